@@ -3,13 +3,15 @@
 y(x) = rho y_c(x) + delta(x), with delta a Gaussian process (Kennedy and O'Hagan, 2000). The factor rho is one of a few
 fixed ones, or uncertain, rho ~ N(m, s^2): then s^2 y_c(x) y_c(x') joins the covariance of delta. The belief is the
 mixture of these. With the log density l_ki of result i under factor k given the other results, factor k has a weight in
-proportion to exp(sum_i l_ki).
+proportion to exp(sum_i l_ki). Few results leave the length scales and the noise of delta in doubt: each factor may have
+several processes, drawn from what is believed of these.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import groupby
 
 import numpy as np
 import torch
@@ -26,6 +28,8 @@ from fieldcraft.models.surrogate import Function, MomentsWithSlopes
 
 # Random Fourier features of the prior of a draw.
 _PATH_FEATURES = 1024
+# Weight below which a process is left out of the moments.
+_LEAST = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +46,7 @@ class Multiple:
             read without noise has it too.
         predictions: The same rows of the emulator, in targets, shape (rows,).
         targets: The same rows of the results, shape (rows,).
-        weight: Share of this factor in the mixture.
+        weight: Share in the mixture.
     """
 
     rho: float
@@ -185,19 +189,19 @@ class EmulatedPosterior:
     """Mixture over the factors of an emulator.
 
     Args:
-        multiples: Beliefs for each factor, with their weights.
+        multiples: Beliefs for each factor and each draw of its hyper-parameters, with their weights.
+        densities: log density of each target given the others, under each factor, shape (k, n).
         emulator: The predictions, in the results' unit.
         scaling: Map between targets and results.
-        densities: log density of each target given the others, under each factor, shape (k, n).
         kept: Its state.
         notes: Further remarks of the surrogate.
         calibrated: Coefficients of the emulator's equation that were fitted; None if none were.
     """
 
     multiples: tuple[Multiple, ...]
+    densities: Tensor
     emulator: Emulator
     scaling: Scaling
-    densities: Tensor
     kept: Mapping[str, Tensor]
     notes: Mapping[str, str] = field(default_factory=dict)
     calibrated: Calibrated | None = None
@@ -218,17 +222,18 @@ class EmulatedPosterior:
     @property
     def remarks(self) -> Mapping[str, str]:
         """Shares of the belief that rest on multiples of the emulator, and on the results alone."""
-        shares = [
-            f"{each.weight:.2g} on {f'{each.factor_mean:.3g} times it' if each.rho else 'the results alone'}"
-            for each in self.multiples
-        ]
+        shares = []
+        for (rho, _), of in groupby(self.multiples, lambda each: (each.rho, each.spread)):
+            weights, means = zip(*((each.weight, each.factor_mean) for each in of), strict=True)
+            mean = np.average(means, weights=weights) if sum(weights) > 0 else np.mean(means)
+            shares.append(f"{sum(weights):.2g} on {f'{mean:.3g} times it' if rho else 'the results alone'}")
         return {"emulator": ", ".join(shares), **self.notes}
 
     def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (n,) and variance (n,) of the noise-free target at X (n, d): those of the mixture."""
         predictions = self._predicted(X)
-        found = [each.mean_var(X, predictions) for each in self.multiples]
-        weights = torch.tensor([each.weight for each in self.multiples], dtype=X.dtype)
+        found = [each.mean_var(X, predictions) for each in self._felt]
+        weights = torch.from_numpy(self._weights)
         means, variances = (torch.stack(part) for part in zip(*found, strict=True))
         mean = weights @ means
         return mean, weights @ (variances + (means - mean).square())
@@ -238,8 +243,7 @@ class EmulatedPosterior:
         predicted, slopes = with_slopes(self.emulator.predict, X.detach().numpy())
         factor = self.scaling.sign / self.scaling.sd
         predictions, slopes = factor * (predicted - self.scaling.mean), factor * slopes
-        at = [each.moment_slopes(X, predictions, slopes) for each in self.multiples]
-        weights = np.array([each.weight for each in self.multiples])
+        at, weights = [each.moment_slopes(X, predictions, slopes) for each in self._felt], self._weights
         mean, by_mean = weights @ [each.mean for each in at], np.tensordot(weights, [each.by_mean for each in at], 1)
         apart = [each.mean - mean for each in at]
         variances = [each.variance + gap**2 for each, gap in zip(at, apart, strict=True)]
@@ -254,9 +258,8 @@ class EmulatedPosterior:
         None has the jitter, by whose square their variance is less than that of ``mean_var``: it changes from design to
         design without order, so that the best of many designs would be the one of the luckiest jitter.
         """
-        weights = np.array([each.weight for each in self.multiples])
-        chosen = rng.choice(len(weights), size=q, p=weights / weights.sum())
-        return [self._function(self.multiples[k].drawn(rng)) for k in chosen]
+        chosen = rng.choice(len(self._felt), size=q, p=self._weights)
+        return [self._function(self._felt[k].drawn(rng)) for k in chosen]
 
     def fantasize(self, X: Tensor) -> "EmulatedPosterior":
         """The posterior as if X (k, d) had been read at the mean, under each factor at its own; weights stay."""
@@ -273,6 +276,17 @@ class EmulatedPosterior:
         """The predictions at the results, and the hyper-parameters of each process."""
         return dict(self.kept)
 
+    @cached_property
+    def _felt(self) -> tuple[Multiple, ...]:
+        """Those whose weight moves a mean or a variance."""
+        return tuple(each for each in self.multiples if each.weight > _LEAST)
+
+    @cached_property
+    def _weights(self) -> Array:
+        """Their shares of the belief."""
+        weights = np.array([each.weight for each in self._felt])
+        return np.asarray(weights / weights.sum())
+
     def _function(self, path: _Path) -> Function:
         return lambda X: path.at(X, self._predicted(X))
 
@@ -281,7 +295,19 @@ class EmulatedPosterior:
         return self.scaling.sign * (emulated(self.emulator, X) - self.scaling.mean) / self.scaling.sd
 
 
-def weighted(multiples: tuple[Multiple, ...], densities: Tensor) -> tuple[Multiple, ...]:
-    """The same, weighted by the log densities (k, n) of the results under each."""
+def weighted(factors: Sequence[Sequence[Multiple]]) -> tuple[tuple[Multiple, ...], Tensor]:
+    """The beliefs, weighted by the densities of the results under each factor, and these densities, shape (k, n).
+
+    Args:
+        factors: For each factor its processes, whose weights are their shares of what is believed under it.
+    """
+    densities = torch.stack([_mixed(each) for each in factors])
     weights = torch.softmax(densities.sum(1), dim=0).tolist()
-    return tuple(replace(each, weight=weight) for each, weight in zip(multiples, weights, strict=True))
+    pairs = zip(factors, weights, strict=True)
+    return tuple(replace(each, weight=weight * each.weight) for of, weight in pairs for each in of), densities
+
+
+def _mixed(multiples: Sequence[Multiple]) -> Tensor:
+    """log density of each target given the others under several processes, shape (n,)."""
+    shares = torch.tensor([each.weight for each in multiples], dtype=torch.float64)
+    return torch.logsumexp(shares.log()[:, None] + torch.stack([each.log_predictive() for each in multiples]), dim=0)

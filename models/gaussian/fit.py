@@ -24,6 +24,7 @@ from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 from scipy.spatial.distance import pdist, squareform
 
 from fieldcraft.models.gaussian.covariance import CORRELATIONS
+from fieldcraft.models.gaussian.hyperparameters import around
 from fieldcraft.models.linear.fourier_features import Kernel
 from fieldcraft.models.numerics.length_scales import STATIONARY_SD, unit_mean
 from fieldcraft.models.numerics.milestones import ByDigest, beginning
@@ -327,6 +328,18 @@ class Question:
         density, rows = self.density()
         reached, theta = density.maximised(theta)
         return Found(theta, reached, rows) if math.isfinite(reached) else from_priors(self)
+
+    def several(self, count: int) -> tuple[Array, Array]:
+        """So many draws of theta from its posterior, shape (count, p), and their shares of the belief, shape (count,).
+
+        Raises:
+            ValueError: as for ``answer``.
+        """
+        theta, (density, _) = self.answer().theta, self.density()
+        spread, least = np.empty_like(theta), np.array([low for low, _ in density.bounds(theta.size)])
+        for prior, part in density.priors(theta.size):
+            spread[part] = prior.spread
+        return around(density, theta, spread, least, count)
 
     def density(self) -> tuple[LogPosterior, NDArray[np.intp]]:
         """The density to maximise, and the numbers of the trials that it is of."""

@@ -1,7 +1,8 @@
-"""Priors of the hyper-parameters of a sum of kernels, all as logarithms, and the search for the likeliest values."""
+"""Priors of the hyper-parameters of a sum of kernels, all as logarithms, the search for the likeliest values, and
+values about as likely."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -29,6 +30,10 @@ _NOISES: Interval = (math.log(1e-6), 0.0)
 # What the search takes for minus the log density where there is none.
 _NEVER = 1e10
 _MOST = 200
+# Seed of the draws around the likeliest values: they are a function of the density alone.
+_DRAWS = 13
+# Step of the differences of a gradient, in logarithms.
+_STEP = 0.05
 
 
 class Density(Protocol):
@@ -107,3 +112,34 @@ def likeliest(density: Density, starts: Array, trials: int, by: Halving = Halvin
     if by.tried is not None:
         best = search(best.x, _MOST)
     return best.x, -float(best.fun)
+
+
+def around(
+    density: Callable[[Array], tuple[float, Array]], likeliest: Array, spread: Array, least: Array, count: int
+) -> tuple[Array, Array]:
+    """Draws from a posterior density of hyper-parameters, by importance sampling from its Laplace approximation.
+
+    With H the negative Hessian at the likeliest values, by differences of the gradient, draws are from N(likeliest,
+    H^-1), no wider along any direction than the priors, in pairs on either side. A draw counts in proportion to the
+    density over that of the normal distribution.
+
+    Args:
+        density: Logarithm of the density at theta (p,), and its gradient (p,).
+        likeliest: Where it is largest, shape (p,).
+        spread: Standard deviations of the priors, shape (p,).
+        least: Least value of each, shape (p,).
+        count: Number of draws, even.
+
+    Returns:
+        The draws, shape (count, p), and their shares of the belief, shape (count,).
+    """
+    ahead = np.stack([density(likeliest + step)[1] for step in _STEP * np.eye(len(likeliest))])
+    behind = np.stack([density(likeliest - step)[1] for step in _STEP * np.eye(len(likeliest))])
+    hessian = (behind - ahead) / (2 * _STEP)
+    curvatures, axes = np.linalg.eigh((hessian + hessian.T) / 2 * np.outer(spread, spread))
+    half = np.random.default_rng(_DRAWS).standard_normal((count // 2, len(likeliest)))
+    normal = np.concatenate([half, -half])
+    draws = np.maximum(likeliest + spread * ((normal / np.sqrt(np.maximum(curvatures, 1.0))) @ axes.T), least)
+    logs = np.array([density(draw)[0] for draw in draws]) + 0.5 * (normal**2).sum(axis=1)
+    shares = np.exp(logs - logs.max())
+    return draws, shares / shares.sum()

@@ -13,6 +13,7 @@ from fieldcraft.models.capability import Capability
 from fieldcraft.models.emulation.calibration import Calibrated, calibrated
 from fieldcraft.models.emulation.posterior import EmulatedPosterior, Multiple, weighted
 from fieldcraft.models.emulation.slopes import with_slopes
+from fieldcraft.models.gaussian.fit import Found
 from fieldcraft.models.gaussian.process import ExactPosterior
 from fieldcraft.models.gradients.fit import rows_of, scaled, told
 from fieldcraft.models.gradients.posterior import GradientPosterior
@@ -21,7 +22,8 @@ from fieldcraft.models.linear.fourier_features import Kernel
 from fieldcraft.models.numerics.digests import refuse_other_data, stamped
 from fieldcraft.models.numerics.states import named, part
 from fieldcraft.models.observations import Array, Emulator, Observations
-from fieldcraft.models.surrogate import Report, no_report
+from fieldcraft.models.selection.predictive_score import LEAST_SD
+from fieldcraft.models.surrogate import Posterior, Report
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 
 _PREDICTIONS, _SLOPES = "predictions", "slopes"
@@ -31,10 +33,14 @@ _MOST = 5000
 _LEAST_FOR_LINE = 4
 # Prior standard deviation of an uncertain factor, about 1.
 _SPREAD = 1.0
-# Prior of the difference's variance: as if so many differences of this size, in targets, had been seen.
-_PRIOR_COUNT, _PRIOR_SHARE = 2.0, 0.05
+# Prior of the log of the difference's variance, in squared targets, and values over which its mean is summed.
+_SIZE, _WIDE = 2 * math.log(0.03), 2.0
+_VARIANCES = np.linspace(2 * math.log(LEAST_SD), 2 * math.log(30.0), 2001)
 # Largest share of the difference's size that an emulator's jitter takes.
 _MOST_JITTER = 0.95
+# Draws of a process's hyper-parameters, and results up to which several are believed: more leave little doubt of them.
+_DRAWS, _FEW = 16, 100
+_THETAS, _SHARES = "thetas", "shares"
 
 
 @dataclass(frozen=True)
@@ -93,7 +99,7 @@ class EmulatedGP:
         predictions = emulator.predict(data.X)
         slopes = _slopes(data, emulator) if self._process().joins(data) else None
         differences = _differences(data, predictions, slopes)
-        processes = [self._fitted(each, rng) for each in differences]
+        processes = [self._fitted(each) for each in differences]
         made = _posterior(data, emulator, fitted, predictions, slopes, differences, processes)
         report(1, made.metrics, made.state)
         return made
@@ -108,18 +114,34 @@ class EmulatedGP:
         predictions = state[_PREDICTIONS].numpy()
         slopes = state[_SLOPES].numpy() if _SLOPES in state else None
         differences = _differences(data, predictions, slopes)
-        processes = [
-            self._process().restore(each, part(state, f"{number}.")) for number, each in enumerate(differences)
-        ]
+        processes = [self._restored(each, part(state, f"{number}.")) for number, each in enumerate(differences)]
         return _posterior(data, _emulator(data, fitted), fitted, predictions, slopes, differences, processes)
 
-    def _fitted(self, difference: Observations, rng: np.random.Generator) -> ExactPosterior | GradientPosterior:
+    def _fitted(self, difference: Observations) -> "_Believed":
+        """A process of a difference, or several whose hyper-parameters are about as likely.
+
+        A dozen results determine few length scales. With the likeliest alone two-sigma intervals held 80% of the
+        cantilever's results, of which 12 were known.
+        """
         process = self._process()
         if process.joins(difference):
-            return process.joined(difference, blurred=True)
-        made = process.fit(difference, rng, None, no_report)
-        assert isinstance(made, ExactPosterior)  # n_exact is the most trials that this takes
-        return made
+            return _Believed.one(process.joined(difference, blurred=True))
+        asked = process.question(difference)
+        if len(difference) > _FEW:
+            return _Believed.one(process.at(difference, asked.answer()))
+        return self._several(difference, *asked.several(_DRAWS))
+
+    def _restored(self, difference: Observations, state: Mapping[str, Tensor]) -> "_Believed":
+        """The processes whose state this was; states of before have one."""
+        if _THETAS in state:
+            return self._several(difference, state[_THETAS].numpy(), state[_SHARES].numpy())
+        return _Believed.one(self._process().restore(difference, state))
+
+    def _several(self, difference: Observations, thetas: Array, shares: Array) -> "_Believed":
+        found = (Found(theta, math.nan, np.arange(len(difference))) for theta in thetas)
+        processes = tuple(self._process().at(difference, each) for each in found)
+        kept = {_THETAS: torch.tensor(thetas), _SHARES: torch.tensor(shares)}
+        return _Believed(processes, shares, kept)
 
     def _process(self) -> ExactGP:
         return ExactGP(kernel=self.kernel, noise=self.noise, restarts=self.restarts, n_exact=_MOST)
@@ -178,15 +200,31 @@ def _differences(data: Observations, predictions: Array, slopes: Array | None) -
 def _size(rho: float, spread: float, difference: Observations, data: Observations) -> float:
     """Standard deviation of the difference in targets: for a rho of 0 that of the results.
 
-    Few differences may all be small by chance. Their variance has an inverse chi-square prior, for a rho of 0 one that
-    says nothing, and a line that was fitted to them takes a degree of freedom. The mean of the variance is believed,
-    which few results leave larger than their own: (n - 1) / (n - 3) of it for a rho of 0.
+    Few differences may all be small by chance. The log of their variance has the prior N(2 log 0.03, 2^2), for a rho of
+    0 one that says nothing, and a line that was fitted to them takes a degree of freedom. The mean of the variance is
+    believed, which few results leave larger than their own: (n - 1) / (n - 3) of it for a rho of 0.
     """
     own = 0.0 if difference.constant else difference.scaling.sd / data.scaling.sd
     seen, free = (len(data) - 1) * own**2, len(data) - 1 - (spread > 0)
     if rho == 0:
         return math.sqrt(seen / max(1.0, free - 2)) or 1.0
-    return math.sqrt((_PRIOR_COUNT * _PRIOR_SHARE**2 + seen) / max(1.0, _PRIOR_COUNT + free - 2))
+    logs = -0.5 * (((_VARIANCES - _SIZE) / _WIDE) ** 2 + free * _VARIANCES + seen * np.exp(-_VARIANCES))
+    shares = np.exp(logs - logs.max())
+    return math.sqrt(float(shares @ np.exp(_VARIANCES) / shares.sum()))
+
+
+@dataclass(frozen=True, eq=False)
+class _Believed:
+    """Processes of one difference, their shares of the belief (k,), and their state."""
+
+    processes: tuple[object, ...]
+    shares: Array
+    state: Mapping[str, Tensor]
+
+    @classmethod
+    def one(cls, process: Posterior) -> "_Believed":
+        """A process alone."""
+        return cls((process,), np.ones(1), process.state())
 
 
 def _posterior(
@@ -196,32 +234,35 @@ def _posterior(
     predictions: Array,
     slopes: Array | None,
     differences: Sequence[Observations],
-    processes: Sequence[object],
+    believed: Sequence[_Believed],
 ) -> EmulatedPosterior:
     """The mixture of the fitted processes."""
     state = stamped(data) | {_PREDICTIONS: torch.tensor(predictions)}
     if slopes is not None:
         state |= {_SLOPES: torch.tensor(slopes)}
-    multiples = []
-    factors = ((0.0, 0.0), (1.0, 0.0), (1.0, _SPREAD))
-    for number, ((rho, spread), process, difference) in enumerate(zip(factors, processes, differences, strict=False)):
-        assert isinstance(process, ExactPosterior | GradientPosterior)
+    factors = []
+    rhos = ((0.0, 0.0), (1.0, 0.0), (1.0, _SPREAD))
+    for number, ((rho, spread), each, difference) in enumerate(zip(rhos, believed, differences, strict=False)):
         size = _size(rho, spread, difference, data)
         jitter = min(abs(rho) * emulator.jitter / data.scaling.sd, _MOST_JITTER * size)
         unit = math.sqrt(size**2 - jitter**2)
-        of = _learnt(process, data, predictions, slopes, (size / unit) ** 2)
-        noise = max(of.noise * size**2, jitter**2) / unit**2
-        multiples.append(Multiple(rho, spread, of.rows, unit, noise, jitter, of.predictions, of.targets))
-        state |= named(f"{number}.", process.state())
+        multiples = []
+        for process, share in zip(each.processes, each.shares, strict=True):
+            assert isinstance(process, ExactPosterior | GradientPosterior)
+            of = _learnt(process, data, predictions, slopes, (size / unit) ** 2)
+            noise = max(of.noise * size**2, jitter**2) / unit**2
+            multiples.append(
+                Multiple(rho, spread, of.rows, unit, noise, jitter, of.predictions, of.targets, float(share))
+            )
+        factors.append(tuple(multiples))
+        state |= named(f"{number}.", each.state)
     notes: dict[str, str] = {}
     if slopes is not None:
         notes = {"gradients": f"of {np.count_nonzero((~np.isnan(slopes)).any(axis=1))} of {len(data)} trials"}
     if fitted is not None and data.readings is not None:
         state |= {_CALIBRATED: torch.tensor(fitted.values), _ERRORS: torch.tensor(fitted.errors)}
         notes |= {"readings": data.readings.remark, "coefficients": fitted.remark}
-    densities = torch.stack([each.log_predictive() for each in multiples])
-    shared = weighted(tuple(multiples), densities)
-    return EmulatedPosterior(shared, emulator, data.scaling, densities, state, notes, fitted)
+    return EmulatedPosterior(*weighted(factors), emulator, data.scaling, state, notes, fitted)
 
 
 @dataclass(frozen=True, eq=False)

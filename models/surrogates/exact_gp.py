@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fieldcraft.models.capability import Capability
 from fieldcraft.models.gaussian import draws
-from fieldcraft.models.gaussian.fit import Question, known_noise, stated_noise
+from fieldcraft.models.gaussian.fit import Found, Question, known_noise, stated_noise
 from fieldcraft.models.gaussian.inducing import INDUCING, InducedFeatures, InducedPosterior, conditioned
 from fieldcraft.models.gaussian.process import ExactPosterior, Fit, pathwise, posterior
 from fieldcraft.models.gradients.covariance import PROFILES
@@ -101,21 +101,30 @@ class ExactGP:
             joined = self.joined(data)
             report(1, joined.metrics, joined.state)
             return joined
+        made = self.at(data, self.question(data).answer())
+        report(1, made.metrics, made.state)
+        return made
+
+    def question(self, data: Observations) -> Question:
+        """The question for the hyper-parameters of a process of the values.
+
+        Raises:
+            ValueError: noise is "known" and the data state none.
+        """
         self._refuse_unknown(data)
-        asked = Question(self.kernel, self.noise == "known", self.restarts + 1, self.n_fitted, ByDigest.of(data))
+        return Question(self.kernel, self.noise == "known", self.restarts + 1, self.n_fitted, ByDigest.of(data))
+
+    def at(self, data: Observations, found: Found) -> ExactPosterior | InducedPosterior:
+        """The posterior of the values at hyper-parameters that were found."""
         v, w = (
             None if of is None else torch.tensor(of, dtype=torch.float64)
             for of in stated_noise(data, known=self.noise == "known")
         )
         arrays = torch.tensor(data.X), torch.tensor(data.targets)
-        fit, factor = Fit.at(self.kernel, *arrays, v, asked.answer(), w)
-        made: ExactPosterior | InducedPosterior
+        fit, factor = Fit.at(self.kernel, *arrays, v, found, w)
         if len(data) <= self.n_exact:
-            made = posterior(fit, data.scaling, self._sampler(data), self._remarks(data), factor)
-        else:
-            made = self._induced(fit, data)
-        report(1, made.metrics, made.state)
-        return made
+            return posterior(fit, data.scaling, self._sampler(data), self._remarks(data), factor)
+        return self._induced(fit, data)
 
     def restore(
         self, data: Observations, state: Mapping[str, Tensor]

@@ -65,7 +65,7 @@ def rmse(posterior):
 
 def test_fields_teach_more_than_the_outputs_read_from_them():
     fields, outputs = fit(data()), fit(data(told=None), EmulatedGP())
-    assert rmse(fields) < 0.5 * rmse(outputs)
+    assert rmse(fields) < 0.7 * rmse(outputs)
     mean, sd = predicted(fields)
     assert np.mean(np.abs(mean - peak(field(Z), Z)[:, 0]) < 2 * sd) > 0.9
     assert fields.remarks["fields"].startswith("12 fields less the emulator's, in")

@@ -1,6 +1,8 @@
 """Learning from cheap predictions: what the mixture believes, and how it weights its factors."""
 
 import math
+from dataclasses import replace
+from itertools import groupby
 
 import numpy as np
 import pytest
@@ -50,8 +52,13 @@ def rmse(posterior, truth=wild):
     return math.sqrt(np.mean((predicted(posterior)[0] - truth(Z)) ** 2))
 
 
+def factors(posterior):
+    """The processes of each factor."""
+    return [list(of) for _, of in groupby(posterior.multiples, lambda each: (each.rho, each.spread))]
+
+
 def shares(posterior):
-    return [each.weight for each in posterior.multiples]
+    return [sum(each.weight for each in of) for of in factors(posterior)]
 
 
 def test_a_biased_emulator_is_corrected_and_beats_the_results_alone():
@@ -73,16 +80,17 @@ def test_the_factor_of_an_emulator_on_another_scale_is_found():
 
 @pytest.mark.parametrize("emulator", [noise, lambda X: np.full(len(X), 3.0)], ids=["unrelated", "constant"])
 def test_a_useless_emulator_leaves_what_the_results_say(emulator):
-    posterior, alone = fit(data(emulator)), fit(data(emulator), ExactGP(restarts=0))
+    posterior, alone = fit(data(emulator)), fit(data(emulator))
+    alone = replace(alone, multiples=tuple(factors(alone)[0]))
     apart = (predicted(posterior)[0] - predicted(alone)[0]) / predicted(alone)[1]
     assert np.abs(apart).max() < 0.5
-    assert rmse(posterior) < 1.05 * rmse(alone)
+    assert rmse(posterior) < 1.05 * rmse(alone) < 1.1 * rmse(fit(data(emulator), ExactGP(restarts=0)))
 
 
 def test_an_exact_emulator_leaves_a_small_doubt_everywhere():
     mean, sd = predicted(fit(data(wild)))
     np.testing.assert_allclose(mean, wild(Z), atol=1e-6)
-    assert 0 < sd.max() < 0.05 * np.std(wild(Z))
+    assert 0 < sd.max() < 0.01 * np.std(wild(Z))
 
 
 def test_jitter_is_doubted_at_every_design_and_not_learnt():
@@ -91,7 +99,7 @@ def test_jitter_is_doubted_at_every_design_and_not_learnt():
 
     told, untold = fit(data(jittery, jitter=0.3)), fit(data(jittery))
     (mean, sd), (_, silent) = predicted(told), predicted(untold)
-    assert sd.min() > 0.25 and silent.min() < 0.15
+    assert sd.min() > 0.25 and silent.min() < 0.25
     assert 0.9 < np.mean(np.abs(mean - wild(Z)) < 2 * sd) <= 1.0
     assert rmse(told) < 1.05 * 0.3
 
@@ -99,22 +107,23 @@ def test_jitter_is_doubted_at_every_design_and_not_learnt():
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
 def test_few_results_are_enough(n):
     posterior = fit(data(lambda X: wild(X) + bias(X), X=X[:n]))
-    assert len(posterior.multiples) == (2 if n < 4 else 3) and sum(shares(posterior)) == pytest.approx(1)
+    assert len(factors(posterior)) == (2 if n < 4 else 3) and sum(shares(posterior)) == pytest.approx(1)
     mean, sd = predicted(posterior)
     assert np.isfinite(mean).all() and (sd > 0).all()
     assert torch.isfinite(posterior.log_predictive()).all()
 
 
-@pytest.mark.parametrize(("n", "k", "count"), [(8, 0, 0), (8, 1, 2), (14, 1, 2), (14, 2, 2)])
-def test_the_variance_of_a_difference_is_the_mean_of_what_is_believed_of_it(n, k, count):
-    """By quadrature: s^2 ~ inverse chi-square(count, 0.05^2), the sum of squares / s^2 ~ chi-square(free)."""
+@pytest.mark.parametrize(("n", "k"), [(2, 1), (8, 0), (8, 1), (14, 1), (14, 2)])
+def test_the_variance_of_a_difference_is_the_mean_of_what_is_believed_of_it(n, k):
+    """By quadrature: log s^2 ~ N(2 log 0.03, 2^2), the sum of squares / s^2 ~ chi-square(free)."""
     known = data(lambda X: wild(X) + bias(X), X=X[:n])
     predictions, free = wild(X[:n]) + bias(X[:n]), n - 1 - (k == 2)
     line = [0.0, 1.0, np.polyfit(predictions, known.y, 1)[0]][k]
     seen = (n - 1) * np.var(known.y - line * predictions, ddof=1) / known.scaling.sd**2
-    v = np.exp(np.linspace(-25, 25, 200_001))
-    density = np.exp(-(count / 2) * np.log(v) - count * 0.05**2 / (2 * v) - (free / 2) * np.log(v) - seen / (2 * v))
-    assert fit(known).multiples[k].unit ** 2 == pytest.approx(np.sum(v * density) / np.sum(density), rel=1e-6)
+    v = np.exp(np.linspace(2 * np.log(1e-3), 25, 200_001))
+    prior = -0.5 * ((np.log(v) - 2 * np.log(0.03)) / 2) ** 2 if k else 0.0
+    density = np.exp(prior - (free / 2) * np.log(v) - seen / (2 * v))
+    assert factors(fit(known))[k][0].unit ** 2 == pytest.approx(np.sum(v * density) / np.sum(density), rel=1e-6)
 
 
 def test_moments_are_those_of_the_draws():
@@ -158,7 +167,7 @@ def test_moments_have_their_gradients_in_closed_form(n, maximize):
 def test_the_density_of_a_result_given_the_others_is_that_of_a_fit_without_it():
     """At the same hyper-parameters, by leaving out one row of each process."""
     posterior = fit(data(lambda X: wild(X) + bias(X)))
-    for each, found in zip(posterior.multiples, posterior.densities, strict=True):
+    for each in posterior.multiples[::7]:
         i, n = 5, len(X)
         others = [j for j in range(n) if j != i]
         S = each.rows.cross(torch.tensor(X)) + each.noise * torch.eye(n)
@@ -170,7 +179,7 @@ def test_the_density_of_a_result_given_the_others_is_that_of_a_fit_without_it():
         gain = np.linalg.solve(S[np.ix_(others, others)], S[others, i])
         mean, variance = gain @ r[others], S[i, i] - gain @ S[others, i]
         density = -0.5 * (math.log(2 * math.pi * variance) + (r[i] - mean) ** 2 / variance) - math.log(each.unit)
-        assert float(found[i]) == pytest.approx(density, abs=1e-6)
+        assert float(each.log_predictive()[i]) == pytest.approx(density, abs=1e-6)
 
 
 def test_the_mixture_is_judged_by_weights_from_the_other_results():
@@ -199,6 +208,29 @@ def test_a_state_holds_the_predictions_so_that_another_machine_restores_it():
     rounded = data(lambda X: (wild(X) + bias(X)) * (1 + 1e-15))
     restored = EmulatedGP(restarts=0).restore(rounded, posterior.state())
     np.testing.assert_allclose(predicted(restored)[0], predicted(posterior)[0], rtol=1e-12)
+
+
+def test_few_results_leave_several_processes_in_doubt_and_many_one():
+    few = fit(data(lambda X: wild(X) + bias(X), X=X[:8]))
+    assert [len(of) for of in factors(few)] == [16, 16, 16]
+    assert len({float(each.rows.scales[0]) for each in few.multiples}) == 48
+    _, variance = few.mean_var(torch.tensor(Z))
+    likeliest = replace(few, multiples=(max(few.multiples, key=lambda each: each.weight),))
+    assert variance.mean() > likeliest.mean_var(torch.tensor(Z))[1].mean()
+    many = np.random.default_rng(3).uniform(-1, 1, (101, 3))
+    assert [len(of) for of in factors(fit(data(lambda X: wild(X) + bias(X), X=many, y=wild(many))))] == [1, 1, 1]
+
+
+def test_a_state_of_before_has_one_process_for_each_factor():
+    known = data(lambda X: wild(X) + bias(X), X=X[:8])
+    state = {name: value for name, value in fit(known).state().items() if not name.endswith((".thetas", ".shares"))}
+    foreseen = wild(X[:8]) + bias(X[:8])
+    spread = foreseen - math.fsum(foreseen) / 8
+    for k, line in enumerate((0.0, 1.0, math.fsum(spread * known.y) / math.fsum(spread**2))):
+        left = Observations(X[:8], known.y - line * foreseen, maximize=False)
+        state |= {f"{k}.{name}": value for name, value in fit(left, ExactGP()).state().items()}
+    restored = EmulatedGP(restarts=0).restore(known, state)
+    assert [len(of) for of in factors(restored)] == [1, 1, 1] and sum(shares(restored)) == pytest.approx(1)
 
 
 def test_gradients_of_predictions_are_central_differences_within_the_box():

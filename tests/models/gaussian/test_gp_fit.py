@@ -11,6 +11,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.priors import LogNormalPrior
 
 from fieldcraft.models.gaussian.fit import NOISE, Found, LogPosterior, Stacked, scale_prior, together
+from fieldcraft.models.gaussian.hyperparameters import around
 from fieldcraft.models.gaussian.process import Fit, build
 
 KERNELS = ("matern12", "matern32", "matern52", "rbf")
@@ -192,3 +193,33 @@ def test_where_there_is_no_finite_density_an_ascent_is_worth_minus_infinity():
 def test_no_start_with_a_finite_density_is_an_error():
     with pytest.raises(ValueError, match=r"finite likelihood \(3 starts, 24 trials\): look for extreme results"):
         density("matern52", None, targets=1e200 * T).likeliest(3)
+
+
+@pytest.mark.parametrize("flattest", [1.0, 1e-3])
+def test_draws_around_the_likeliest_have_the_moments_of_a_normal_density(flattest):
+    """Curvature and axes of a known Hessian; along an axis flatter than the prior, as wide as that."""
+    axes, _ = np.linalg.qr(np.random.default_rng(5).standard_normal((3, 3)))
+    H = axes @ np.diag([40.0, 6.0, flattest]) @ axes.T
+    middle, count = np.array([0.3, -1.0, 2.0]), 20_000
+
+    def normal(theta):
+        return -0.5 * (theta - middle) @ H @ (theta - middle), -H @ (theta - middle)
+
+    draws, shares = around(normal, middle, np.ones(3), np.full(3, -np.inf), count)
+    np.testing.assert_allclose(draws.mean(axis=0), middle, atol=1e-12)  # pairs on either side
+    spread = np.cov((draws - middle) @ axes, rowvar=False)
+    np.testing.assert_allclose(np.diag(spread), [1 / 40, 1 / 6, 1.0], rtol=5 * math.sqrt(2 / count))
+    if flattest == 1:
+        np.testing.assert_allclose(shares, 1 / count, rtol=1e-6)
+
+
+def test_draws_around_the_likeliest_count_by_the_density_itself():
+    """log p of a gamma variable of shape 2: its mean is psi(2), 0.27 below its mode; and none lies below its bound."""
+    count, least = 4000, np.full(1, -9.0)
+    draws, shares = around(
+        lambda t: (float(2 * t[0] - np.exp(t[0])), 2 - np.exp(t)), np.log([2.0]), np.full(1, 3.0), least, count
+    )
+    sd = math.sqrt(math.pi**2 / 6 - 1)
+    assert shares @ draws[:, 0] == pytest.approx(1 - np.euler_gamma, abs=5 * sd / math.sqrt(count))
+    bounded, _ = around(lambda t: (float(-t @ t), -2 * t), np.zeros(1), np.ones(1), np.zeros(1), 16)
+    assert bounded.min() == 0 and len(bounded) == 16
