@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from fieldcraft.physics.problem import Transient as Transient
     from fieldcraft.physics.space import Design as Design
     from fieldcraft.physics.space import SearchSpace as SearchSpace
-    from fieldcraft.physics.variables import Categorical as Categorical
+    from fieldcraft.physics.categories import Categorical as Categorical
     from fieldcraft.physics.variables import Continuous as Continuous
     from fieldcraft.physics.variables import Integer as Integer
 

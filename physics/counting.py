@@ -5,8 +5,9 @@ from functools import lru_cache
 from itertools import product
 from typing import Any
 
+from fieldcraft.physics.categories import Categorical
 from fieldcraft.physics.space import Design, SearchSpace, SpaceError, Variable
-from fieldcraft.physics.variables import Categorical, Integer
+from fieldcraft.physics.variables import Integer
 
 MOST = 10_000
 """Combinations of levels beyond which nobody counts: no campaign comes to the end of them."""

@@ -146,7 +146,7 @@ def _values(variable: Variable, u: Array) -> Array:
 
 def _numbered(variable: Variable, levels: int, numbers: NDArray[np.int64]) -> Array:
     """Encoded values (n, width) of a discrete variable, by their numbers from 0, shape (n,)."""
-    if isinstance(variable, Categorical):
+    if isinstance(variable, Categorical) and not variable.ordered:
         return np.asarray(np.eye(levels)[numbers])
     if isinstance(variable, Integer) and variable.log:
         return variable.coordinates((variable.low + numbers[:, None]).astype(np.float64))

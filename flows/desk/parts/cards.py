@@ -141,15 +141,15 @@ def nearest(
 ) -> list[tuple[str, str, str]]:
     """Earlier trials closest to a design: id, distance in % of the ranges, and result.
 
-    The distance is the root mean square, over the variables, of the difference as a share of the range; for levels it
-    is 0 or 1.
+    The distance is the root mean square, over the variables, of the difference as a share of the range; for levels
+    without order it is 0 or 1.
     """
     if space is None or not seen:
         return []
     key = tuple(trial.id for trial in seen)
     known = standing.once(key, lambda: _coordinates(space, [trial.actual for trial in seen]))
     apart = np.nan_to_num(known - _coordinates(space, [design]))
-    levels = [isinstance(variable, Categorical) for variable in space.variables]
+    levels = [isinstance(variable, Categorical) and not variable.ordered for variable in space.variables]
     apart[:, levels] = apart[:, levels] != 0
     distance = np.sqrt((apart**2).mean(axis=1))
     order = np.argsort(distance, kind="stable")[:_NEAREST]
