@@ -12,19 +12,19 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fieldcraft.physics.categories import Categorical, counted
-from fieldcraft.physics.conditions import OnlyIf
 from fieldcraft.physics.constraints import LinearConstraint, LinearEquality, QuadraticConstraint, require_kept
-from fieldcraft.physics.folds import Folds
 from fieldcraft.physics.geometry.breadth import require_breadth
 from fieldcraft.physics.geometry.lines import Lines
 from fieldcraft.physics.geometry.mixtures import Mixture, mixtures
 from fieldcraft.physics.geometry.polytope import EmptyPolytopeError, Polytope
 from fieldcraft.physics.geometry.quadrics import CurvedRegion, Quadrics
 from fieldcraft.physics.images import Image, ImageColumns
-from fieldcraft.physics.symmetries import Exchangeable
+from fieldcraft.physics.structure.categories import Categorical, counted
+from fieldcraft.physics.structure.conditions import OnlyIf
+from fieldcraft.physics.structure.folds import Folds
+from fieldcraft.physics.structure.symmetries import Exchangeable
+from fieldcraft.physics.structure.vectors import spread_bounds
 from fieldcraft.physics.variables import Array, Continuous, Integer, SpaceError, suggestion
-from fieldcraft.physics.vectors import spread_bounds
 
 __all__ = [
     "Categorical",
@@ -70,7 +70,8 @@ class SearchSpace:
 
     Raises:
         SpaceError: a repeated name; a constraint on an unknown variable, a non-numeric one, or one that is periodic,
-            conditional or has ``log``; blocks or conditions that do not fit the variables or the constraints; equalities of which one follows from the others or contradicts them; no design that satisfies all
+            conditional or has ``log``; blocks or conditions that do not fit the variables or the constraints;
+            equalities of which one follows from the others or contradicts them; no design that satisfies all
             constraints (with quadratic ones, none that was found), a single one, or designs that have no volume within
             the equalities.
     """
@@ -118,7 +119,7 @@ class SearchSpace:
 
     @cached_property
     def folds(self) -> Folds:
-        """What makes different encoded points one design: periods, exchangeable blocks, conditions."""
+        """Rules by which different encoded points are one design: periods, exchangeable blocks, conditions."""
         return Folds(dict(zip(self.names, self.variables, strict=True)), self.exchangeable, self.only_if)
 
     @property

@@ -1,8 +1,8 @@
 """Variables of a search space, and the conversion between physical values and encoded coordinates.
 
 A numeric variable takes one coordinate of [-1, 1], linear in its value or in the value's logarithm; a categorical one
-(``physics.categories``) takes a one-hot group of {0, 1}, or one coordinate where its levels have an order. An image
-(``physics.images``) takes one coordinate of [-1, 1] a pixel.
+(``physics.structure.categories``) takes a one-hot group of {0, 1}, or one coordinate where its levels have an order. An
+image (``physics.images``) takes one coordinate of [-1, 1] a pixel.
 All classes have the same interface: ``width`` (number of coordinates), ``discrete``, ``box`` (2, width), ``encode``,
 ``decode``, ``uniform`` (n, width), ``snap`` (the nearest allowed coordinates), ``check`` and ``narrowed``.
 """

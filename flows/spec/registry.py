@@ -256,7 +256,7 @@ def _fields(cls: type[Any]) -> list[str]:
 
 def _keys(cls: type[Any], place: Sequence[int | str]) -> list[str]:
     """Names of the options in a place within a component; an empty list where an option has none of its own."""
-    for part in place:
+    for part in (each for each in place if isinstance(each, str)):  # numbers are places in a list
         types = [field.type for field in dataclasses.fields(cls) if field.name == part]
         parts = [each for kind in types for each in (kind, *get_args(kind)) if dataclasses.is_dataclass(each)]
         if not parts:

@@ -57,7 +57,7 @@ def environment_of(problem: Problem, plugins: Sequence[Path]) -> dict[str, Any]:
 
 
 def _of_variables(space: SearchSpace) -> dict[str, Any]:
-    """What views need to know of a space beside units: logarithmic scales, orders of levels, and conditions."""
+    """Logarithmic scales, orders of levels, and conditions of a space, which views need beside units."""
     orders = {v.name: list(v.levels) for v in space.variables if isinstance(v, Categorical) and v.ordered}
     conditions = {each.name: {each.of: list(each.levels)} for each in space.only_if}
     told = {"log": list(space.logarithmic), "orders": orders, "only_if": conditions}

@@ -11,9 +11,9 @@ from fieldcraft.models.certified.curved_cuts import CurvedCuts
 from fieldcraft.models.maximizer import SAME
 from fieldcraft.models.numerics.point_sets import line_slack
 from fieldcraft.models.observations import Array
-from fieldcraft.physics.categories import counted
 from fieldcraft.physics.geometry.polytope import ON_PLANE
 from fieldcraft.physics.space import Integer, SearchSpace
+from fieldcraft.physics.structure.categories import counted
 
 # A lattice point is taken for one where the index is off by less.
 _OFF = 1e-6

@@ -1,8 +1,8 @@
 """Coordinates in which models see designs: equal for all encoded points of one design.
 
-Of an angle u in [-1, 1) models see cos(pi u) and sin(pi u), of exchangeable blocks the sorted ones, and of a variable that
-does not exist 0, the middle of its interval or no level at all. Whatever is learnt is then a function of the design:
-periodic, symmetric under each exchange, and without effect of values that do not exist.
+Of an angle u in [-1, 1) models see cos(pi u) and sin(pi u), of exchangeable blocks the sorted ones, and of a variable
+that does not exist 0, the middle of its interval or no level at all. Whatever is learnt is then a function of the
+design: periodic, symmetric under each exchange, and without effect of values that do not exist.
 """
 
 import math
@@ -60,7 +60,7 @@ class ModelCoordinates:
 
     def array(self, X: Array) -> Array:
         """Coordinates (n, m) of encoded points X (n, d)."""
-        return np.asarray(self(torch.from_numpy(np.ascontiguousarray(X))).numpy())
+        return np.asarray(self(torch.tensor(X, dtype=torch.float64)).numpy())
 
     def back(self, Z: Tensor) -> Tensor:
         """Encoded points (n, d) of coordinates (n, m): one point of each design."""

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from fieldcraft.models.coordinates.model_coordinates import ModelCoordinates

@@ -131,7 +131,8 @@ class Certified:
         """Accept a space that can be halved.
 
         Raises:
-            ValueError: it is not plain, has images, whole numbers with a logarithmic scale, or categories of too many combinations.
+            ValueError: it is not plain, has images, whole numbers with a logarithmic scale, or categories of too many
+                combinations.
         """
         if space.images:
             raise ValueError(

@@ -6,9 +6,9 @@ from itertools import permutations
 import numpy as np
 
 from fieldcraft.models.observations import Array
-from fieldcraft.physics.categories import Categorical, counted
 from fieldcraft.physics.geometry.mixtures import Mixture
 from fieldcraft.physics.space import SearchSpace, Variable
+from fieldcraft.physics.structure.categories import Categorical, counted
 
 # Whole numbers that are exchanged in ratios of larger numbers are not exchanged.
 _LARGEST_RATIO = 100
@@ -18,9 +18,9 @@ _PARALLEL = 1e-9
 def neighbours(space: SearchSpace, x: Array) -> Array:
     """Feasible points (n, d) that differ from the encoded x (d,) in one discrete variable, or in two that are tied.
 
-    An integer or an ordered category goes 1, 2, 4, ... steps up and down, another category to every other level. Continuous variables stay where
-    they are, unless a known constraint moves them (see SearchSpace.repair). Integers that an equality ties to each
-    other are exchanged in the ratio that keeps it.
+    An integer or an ordered category goes 1, 2, 4, ... steps up and down, another category to every other level.
+    Continuous variables stay where they are, unless a known constraint moves them (see SearchSpace.repair). Integers
+    that an equality ties to each other are exchanged in the ratio that keeps it.
     """
     moved, columns = list[Array](), space.columns
     tied = {int(one) for mixture in space.mixtures if not mixture.filled for one in mixture.columns}

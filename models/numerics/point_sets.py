@@ -71,7 +71,11 @@ def every_point(space: SearchSpace, limit: int) -> Array | None:
     numbers = np.array(list(product(*(range(n) for n in counts))))
     columns = zip(space.variables, counts, numbers.T, strict=True)
     X = np.concatenate([_numbered(variable, n, column) for variable, n, column in columns], axis=1)
-    return space.repair(X[is_feasible(space, X)])
+    X = space.repair(X[is_feasible(space, X)])
+    if space.plain:
+        return X
+    _, first = np.unique(space.folds.canonical(X).round(9), axis=0, return_index=True)  # each design once
+    return X[np.sort(first)]
 
 
 def is_feasible(space: SearchSpace, X: Array) -> NDArray[np.bool_]:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fieldcraft.models.coordinates.model_coordinates import ModelCoordinates
 from fieldcraft.models.linear.conditioning import Factor
 from fieldcraft.models.numerics.checks import refuse_below
 from fieldcraft.models.numerics.point_sets import sobol_points, take

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fieldcraft.models.observations import Array
-from fieldcraft.physics.categories import Categorical, counted
 from fieldcraft.physics.space import Integer, SearchSpace
+from fieldcraft.physics.structure.categories import Categorical, counted
 
 Value = float | int | str
 _ROUNDING = 1e-9  # encoded points this close are one design

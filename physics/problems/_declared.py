@@ -1,13 +1,13 @@
-"""What a campaign file states of variables and known constraints, read into those of a search space."""
+"""Variables and known constraints as a campaign file states them, read into those of a search space."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
-from fieldcraft.physics.conditions import OnlyIf
 from fieldcraft.physics.constraints import LinearConstraint, LinearEquality
 from fieldcraft.physics.space import Categorical, Continuous, Integer, SearchSpace, Variable
-from fieldcraft.physics.vectors import spread, vector
+from fieldcraft.physics.structure.conditions import OnlyIf
+from fieldcraft.physics.structure.vectors import spread, vector
 
 STRICT: Final[Mapping[str, Any]] = {"extra": "forbid", "allow_inf_nan": False}  # how a part of a file is read
 LATER: Final[Mapping[str, Any]] = {"left_out": True}  # for what earlier versions had not: left out while not stated
@@ -106,8 +106,8 @@ class Kept:
         given = [each for each in (self.equals, self.at_most, self.at_least) if each is not None]
         if len(given) != 1 or not self.sum:
             raise ValueError(
-                f"the sum of {', '.join(self.sum) or 'nothing'} is to have {len(given)} values: name its variables, and "
-                "give one of equals, at_most and at_least."
+                f"the sum of {', '.join(self.sum) or 'nothing'} has {len(given)} values: name its variables, and give "
+                "one of equals, at_most and at_least."
             )
         if len(set(self.sum)) < len(self.sum):
             raise ValueError(f"the sum of {', '.join(self.sum)} names a variable twice: give it the coefficient 2.")

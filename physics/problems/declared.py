@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from fieldcraft.physics.problem import Output, Problem, Sense
 from fieldcraft.physics.problems._declared import LATER, STRICT, Kept, StatedVariable
 from fieldcraft.physics.space import Exchangeable, SearchSpace
-from fieldcraft.physics.vectors import components, spread
+from fieldcraft.physics.structure.vectors import components, spread
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from fieldcraft.physics.categories import Categorical
+from fieldcraft.physics.structure.categories import Categorical
 from fieldcraft.physics.variables import Continuous, Integer, SpaceError
 
 MOST = 1000
 """Components of a vector beyond which it is a slip, or an image."""
 
-_Component = TypeVar("_Component", Continuous, Integer, Categorical)
+_Component = TypeVar("_Component", bound=Continuous | Integer | Categorical)
 
 
 def vector(variable: _Component, size: int) -> tuple[_Component, ...]:

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fieldcraft.physics.categories import Categorical
-from fieldcraft.physics.conditions import OnlyIf, require_conditions, resting
-from fieldcraft.physics.symmetries import Exchangeable, ordering, require_alike
+from fieldcraft.physics.structure.categories import Categorical
+from fieldcraft.physics.structure.conditions import OnlyIf, require_conditions, resting
+from fieldcraft.physics.structure.symmetries import Exchangeable, ordering, require_alike
 from fieldcraft.physics.variables import Array, Continuous, SpaceError
 
 
 @dataclass(frozen=True, eq=False)
 class Folds:
-    """What makes different encoded points one design.
+    """Rules by which different encoded points are one design.
 
     Args:
         variables: The variables of a space, by name, in the order of their columns.
@@ -53,7 +53,7 @@ class Folds:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """What is folded, in words; empty in a plain space, where each design has one encoded point."""
+        """The rules in words; empty in a plain space, where each design has one encoded point."""
         return (
             *(f"{name} is periodic" for name in self.periodic),
             *(f"{group} are exchangeable" for group in self.exchangeable),
@@ -81,6 +81,10 @@ class Folds:
         """A design without the variables that do not exist in it."""
         absent = {condition.name for condition in self.only_if if not condition.holds(design)}
         return {name: value for name, value in design.items() if name not in absent}
+
+    def resting(self) -> dict[str, Any]:
+        """Values of the conditional variables where they do not exist, by name."""
+        return {name: self.variables[name].decode(resting(self.variables[name])) for name in self.conditional}
 
     def existence(self, X: Array) -> list[tuple[str, NDArray[np.bool_]]]:
         """Each conditional variable, and True for the points of X (n, d) in which it exists, (n,)."""

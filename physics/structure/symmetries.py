@@ -79,7 +79,7 @@ def require_alike(groups: Sequence[Exchangeable], variables: Mapping[str, Any], 
 def _key(
     constraint: LinearConstraint | LinearEquality | QuadraticConstraint, renamed: Mapping[str, str]
 ) -> tuple[Any, ...]:
-    """What a constraint says, with variables renamed, whatever the order of its terms."""
+    """A constraint as data, with variables renamed, whatever the order of its terms."""
     linear = frozenset((renamed.get(name, name), value) for name, value in constraint.coefficients.items() if value)
     if isinstance(constraint, LinearEquality):
         return "=", linear, constraint.total
@@ -98,4 +98,4 @@ def ordering(X: Array, blocks: NDArray[np.intp]) -> NDArray[np.intp]:
     """
     values = X[:, blocks]
     rank = np.lexsort(tuple(values[:, :, j] for j in reversed(range(blocks.shape[1]))), axis=-1)
-    return blocks[rank].reshape(len(X), -1)
+    return blocks[rank].reshape(len(X), blocks.size)

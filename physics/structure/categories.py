@@ -65,7 +65,7 @@ class Categorical:
     def indices(self, columns: Array) -> NDArray[np.intp]:
         """Places of the levels of coordinates (n, width), from 0, shape (n,)."""
         if not self.ordered:
-            return np.argmax(columns, axis=1)
+            return np.asarray(np.argmax(columns, axis=1))
         return np.clip(np.rint(self.places.values(columns[:, 0])), 0, len(self.levels) - 1).astype(np.intp)
 
     def uniform(self, n: int, rng: np.random.Generator) -> Array:

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from fieldcraft.physics.categories import Categorical
 from fieldcraft.physics.images import Image
+from fieldcraft.physics.structure.categories import Categorical
 from fieldcraft.physics.variables import Array, SpaceError, check_name, suggestion
 
 
