@@ -41,7 +41,7 @@ class StatedVariable:
     ordered: bool = field(default=False, metadata=LATER)
     periodic: bool = field(default=False, metadata=LATER)
     size: int | None = field(default=None, metadata=LATER)
-    only_if: dict[str, tuple[str, ...]] = field(default_factory=dict, metadata=LATER)
+    only_if: dict[str, tuple[str, ...]] = field(default_factory=dict, hash=False, metadata=LATER)
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = STRICT
 
@@ -95,7 +95,7 @@ class Kept:
         at_least: Least value.
     """
 
-    sum: dict[str, float] | tuple[str, ...]
+    sum: dict[str, float] | tuple[str, ...] = field(hash=False)
     equals: float | None = None
     at_most: float | None = None
     at_least: float | None = None
