@@ -111,7 +111,7 @@ class Algorithm:
     ) -> Posterior:
         """The surrogate fitted to data, and one more to each further objective and unknown constraint."""
         surrogate, coordinates = self._words()[0], ModelCoordinates.of(data.space)
-        seen = data if coordinates is None else coordinates.seen(data)
+        seen = data if coordinates is None else coordinates.taught(data)
         if seen.parted:
             found: Posterior = self.constraints.fit(surrogate, seen, rng, start, report)
         else:
@@ -121,7 +121,7 @@ class Algorithm:
     def restore(self, data: Observations, state: Mapping[str, Tensor]) -> Posterior:
         """The posterior restored from ``state`` (see Surrogate.restore)."""
         surrogate, coordinates = self._words()[0], ModelCoordinates.of(data.space)
-        seen = data if coordinates is None else coordinates.seen(data)
+        seen = data if coordinates is None else coordinates.taught(data)
         found = self.constraints.restore(surrogate, seen, state) if seen.parted else surrogate.restore(seen, state)
         return found if coordinates is None else of_designs(found, coordinates)
 

@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fieldcraft.models.observations import Array, Observations
@@ -44,11 +45,21 @@ class ModelCoordinates:
         seen = X
         if self.space.exchangeable:
             seen = seen.gather(1, torch.from_numpy(folds.ordered(points)))
-        if self.space.only_if:
-            exist = torch.ones_like(X.detach())
-            for name, each in folds.existence(points):
-                exist[:, folds.columns[name]] = torch.from_numpy(each).to(X.dtype)[:, None]
-            seen = seen * exist
+        return self._around(self._existing(seen))
+
+    def _existing(self, seen: Tensor) -> Tensor:
+        """Points (n, d), with 0 in the coordinates of variables that do not exist."""
+        folds = self.space.folds
+        if not self.space.only_if:
+            return seen
+        exist = torch.ones_like(seen.detach())
+        for name, each in folds.existence(seen.detach().numpy()):
+            exist[:, folds.columns[name]] = torch.from_numpy(each).to(seen.dtype)[:, None]
+        return seen * exist
+
+    def _around(self, seen: Tensor) -> Tensor:
+        """Coordinates (n, m) of points (n, d) that are sorted or not: cosine and sine in place of each angle."""
+        folds = self.space.folds
         if not folds.periodic:
             return seen
         parts = []
@@ -74,6 +85,18 @@ class ModelCoordinates:
                 first += at.stop - at.start
         return torch.from_numpy(folds.canonical(torch.cat(parts, dim=1).numpy()))
 
+    def _exchanged(self, X: Array) -> tuple[Array, NDArray[np.intp]]:
+        """Coordinates (r, m) of all exchanges of encoded X (n, d) that differ, with the row of X of each, (r,)."""
+        folds = self.space.folds
+        sorted_points, rows, kept = folds.canonical(X), list[int](), list[Array]()
+        for row, point in enumerate(sorted_points):
+            each = np.array([point[columns] for columns in folds.exchanges])
+            _, first = np.unique(each, axis=0, return_index=True)
+            kept.append(each[np.sort(first)])
+            rows += [row] * len(first)
+        points = torch.from_numpy(np.concatenate([np.empty((0, X.shape[1])), *kept]))
+        return np.asarray(self._around(self._existing(points)).numpy()), np.array(rows, dtype=np.intp)
+
     @cached_property
     def columns(self) -> Mapping[str, slice]:
         """The coordinates of each variable, by its name."""
@@ -82,6 +105,21 @@ class ModelCoordinates:
             last = first + at.stop - at.start + (name in self.space.folds.periodic)
             found[name], first = slice(first, last), last
         return found
+
+    def taught(self, data: Observations) -> Observations:
+        """The observations from which models learn: those that they see, each in all orders of exchangeable blocks.
+
+        Sorted blocks alone would end where two are equal; so a model knows what lies beyond. Of more than 24 orders the
+        sorted one is all.
+        """
+        seen = self.seen(data)
+        if len(self.space.folds.exchanges) == 1:
+            return seen
+        X, rows = self._exchanged(data.X)
+        failed, _ = self._exchanged(data.failed)
+        return replace(
+            seen, X=X, y=data.y[rows], constraints=data.constraints[rows], further=data.further[rows], failed=failed
+        )
 
     def seen(self, data: Observations) -> Observations:
         """The observations as models see them: without equation, cheap predictions, fields and gradients."""

@@ -1,8 +1,10 @@
 """Spaces in which several encoded points are one design: ends of angles, exchanged blocks, values that do not exist."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import permutations, product
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,9 @@ from fieldcraft.physics.structure.categories import Categorical
 from fieldcraft.physics.structure.conditions import OnlyIf, require_conditions, resting
 from fieldcraft.physics.structure.symmetries import Exchangeable, ordering, require_alike
 from fieldcraft.physics.variables import Array, Continuous, SpaceError
+
+MOST_EXCHANGES = 24
+"""Exchanges of blocks, of four of one kind for instance, that are gone through."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +123,23 @@ class Folds:
         for name in self.periodic:
             X[:, self.columns[name]] = self.variables[name].snap(X[:, self.columns[name]])
         return np.take_along_axis(self.at_rest(X), self.ordered(X), axis=1)
+
+    @cached_property
+    def exchanges(self) -> tuple[NDArray[np.intp], ...]:
+        """The columns, shape (d,), that make each exchange of blocks of a point; the first leaves it as it is.
+
+        Only that one where there are more than ``MOST_EXCHANGES``.
+        """
+        orders = [list(permutations(range(len(blocks)))) for blocks in self.blocks]
+        found = [np.arange(len(self.around))]
+        if math.prod(map(len, orders)) > MOST_EXCHANGES:
+            return tuple(found)
+        for choice in list(product(*orders))[1:]:
+            columns = np.arange(len(self.around))
+            for blocks, order in zip(self.blocks, choice, strict=True):
+                columns[blocks.ravel()] = blocks[list(order)].ravel()
+            found.append(columns)
+        return tuple(found)
 
     @cached_property
     def blocks(self) -> tuple[NDArray[np.intp], ...]:

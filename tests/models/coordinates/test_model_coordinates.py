@@ -1,5 +1,6 @@
 """What models see where several encoded points are one design: exact invariances, gradients, and no design twice."""
 
+import itertools
 import math
 
 import numpy as np
@@ -101,11 +102,42 @@ def test_what_models_see_has_a_closed_form():
     assert ModelCoordinates.of(SearchSpace((Continuous("x", 0, 1),))) is None
 
 
+def test_a_choice_that_does_not_exist_is_no_level():
+    choices = Categorical("glue", ("A", "B")), Categorical("filler", ("chalk", "silica")), Integer("coats", 1, 4)
+    space = SearchSpace(choices, only_if=(OnlyIf("filler", "glue", ("B",)), OnlyIf("coats", "glue", ("B",))))
+    X = space.encode([{"glue": "A", "filler": "silica", "coats": 4}, {"glue": "B", "filler": "silica", "coats": 4}])
+    assert ModelCoordinates(space).array(X).tolist() == [[1, 0, 0, 0, 0], [0, 1, 0, 1, 1]]
+
+
 def test_points_of_one_design_are_seen_as_one():
     told = SEEN.array(SPACE.encode([DESIGNS, *SAME]))
     assert np.array_equal(told, np.repeat(told[:1], 4, axis=0))
     others = [DESIGNS | {"phi": 90}, DESIGNS | {"x1": 2, "x2": 7}, DESIGNS | {"glue": "B"}]
     assert (np.abs(SEEN.array(SPACE.encode(others)) - told[0]).max(axis=1) > 0.1).all()
+
+
+def test_models_learn_from_every_order_of_exchangeable_blocks():
+    names = tuple("abc")
+    space = SearchSpace(
+        tuple(Continuous(name, -1, 1) for name in (*names, "x")),
+        exchangeable=(Exchangeable(tuple((n,) for n in names)),),
+    )
+    X = np.array([[0.3, -0.5, 0.1, 0.9], [0.2, 0.2, 0.2, -0.9]])
+    constraints, further, failed = np.array([[1.0], [2.0]]), np.array([[5.0], [6.0]]), np.array([[0.5, 0.5, 0.0, 0.4]])
+    aims = (Aim(maximize=False), Aim(maximize=False))
+    data = Observations(
+        X, [3.0, 4.0], maximize=False, space=space, constraints=constraints, failed=failed, aims=aims, further=further
+    )
+    taught = ModelCoordinates(space).taught(data)
+    orders = sorted([a, b, c, 0.9] for a, b, c in itertools.permutations((-0.5, 0.1, 0.3)))
+    assert sorted(taught.X[:6].tolist()) == orders
+    assert taught.X[0].tolist() == [-0.5, 0.1, 0.3, 0.9]
+    assert taught.X[6:].tolist() == [[0.2, 0.2, 0.2, -0.9]]  # which has no other order
+    assert taught.y.tolist() == [3.0] * 6 + [4.0]
+    assert taught.constraints.ravel().tolist() == [1.0] * 6 + [2.0]
+    assert taught.further.ravel().tolist() == [5.0] * 6 + [6.0]
+    assert sorted(taught.failed.tolist()) == [[0.0, 0.5, 0.5, 0.4], [0.5, 0.0, 0.5, 0.4], [0.5, 0.5, 0.0, 0.4]]
+    assert len(ModelCoordinates(space).seen(data)) == 2
 
 
 def test_the_way_back_leads_to_the_same_design():
