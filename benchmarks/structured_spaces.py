@@ -1,8 +1,8 @@
 """Gain of telling a space what is known: angles, ordered levels, conditions, parts that may be exchanged.
 
 Each problem is searched by `gp_ei`'s words (exact_gp, log_ei, multistart), with the structure stated and with the same
-variables as plain ones; the regret of the best design so far is told. ``sorted`` leaves out the exchanged copies of each
-result from which models learn. One line a run: problem, form, seed, regrets.
+variables as plain ones; the regret of the best design so far is told. ``sorted`` leaves out the exchanged copies of
+each result from which models learn. One line a run: problem, form, seed, regrets.
 """
 
 import argparse
