@@ -54,7 +54,10 @@ if TYPE_CHECKING:
     from fieldcraft.physics.problem import Transient as Transient
     from fieldcraft.physics.space import Design as Design
     from fieldcraft.physics.space import SearchSpace as SearchSpace
-    from fieldcraft.physics.variables import Categorical as Categorical
+    from fieldcraft.physics.structure.categories import Categorical as Categorical
+    from fieldcraft.physics.structure.conditions import OnlyIf as OnlyIf
+    from fieldcraft.physics.structure.symmetries import Exchangeable as Exchangeable
+    from fieldcraft.physics.structure.vectors import vector as vector
     from fieldcraft.physics.variables import Continuous as Continuous
     from fieldcraft.physics.variables import Integer as Integer
 
@@ -94,7 +97,11 @@ _NAMES = {
     ),
     "physics.problem": ("Infeasible", "Optimum", "Output", "Problem", "Simulator", "Transient"),
     "physics.space": ("Design", "SearchSpace"),
-    "physics.variables": ("Categorical", "Continuous", "Integer"),
+    "physics.structure.categories": ("Categorical",),
+    "physics.structure.conditions": ("OnlyIf",),
+    "physics.structure.symmetries": ("Exchangeable",),
+    "physics.structure.vectors": ("vector",),
+    "physics.variables": ("Continuous", "Integer"),
 }
 HOMES = {name: module for module, names in _NAMES.items() for name in names}  # where a public name is defined
 __all__ = sorted(HOMES)

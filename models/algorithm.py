@@ -14,6 +14,9 @@ from torch import Tensor
 from fieldcraft.models.acquisition import Acquisition
 from fieldcraft.models.capability import Capability, provided, required
 from fieldcraft.models.constraints import Constraints
+from fieldcraft.models.coordinates.model_coordinates import ModelCoordinates
+from fieldcraft.models.coordinates.posterior import of_designs, of_model
+from fieldcraft.models.coordinates.score import of_designs as score_of_designs
 from fieldcraft.models.feasibility.constrained import ConstrainedPosterior
 from fieldcraft.models.gaussian.exact_results import through_results
 from fieldcraft.models.maximizer import SAME, Candidates, Maximizer
@@ -116,15 +119,20 @@ class Algorithm:
         report: Report = no_report,
     ) -> Posterior:
         """The surrogate fitted to data, and one more to each further objective and unknown constraint."""
-        surrogate = self._words()[0]
-        if data.parted:
-            return self.constraints.fit(surrogate, data, rng, start, report)
-        return surrogate.fit(data, rng, start, report)
+        surrogate, coordinates = self._words()[0], ModelCoordinates.of(data.space)
+        seen = data if coordinates is None else coordinates.taught(data)
+        if seen.parted:
+            found: Posterior = self.constraints.fit(surrogate, seen, rng, start, report)
+        else:
+            found = surrogate.fit(seen, rng, start, report)
+        return found if coordinates is None else of_designs(found, coordinates)
 
     def restore(self, data: Observations, state: Mapping[str, Tensor]) -> Posterior:
         """The posterior restored from ``state`` (see Surrogate.restore)."""
-        surrogate = self._words()[0]
-        return self.constraints.restore(surrogate, data, state) if data.parted else surrogate.restore(data, state)
+        surrogate, coordinates = self._words()[0], ModelCoordinates.of(data.space)
+        seen = data if coordinates is None else coordinates.taught(data)
+        found = self.constraints.restore(surrogate, seen, state) if seen.parted else surrogate.restore(seen, state)
+        return found if coordinates is None else of_designs(found, coordinates)
 
     def propose(
         self,
@@ -154,15 +162,23 @@ class Algorithm:
         taken = waiting.numpy()
         if data.exact:
             taken = np.vstack([taken, data.X])
-            posterior = through_results(posterior, data) if self._takes_any() else posterior
-        if not isinstance(posterior, ConstrainedPosterior):
-            score = acquisition.score(posterior, data, waiting, q, rng)
+        coordinates = ModelCoordinates.of(data.space)
+        beliefs, seen, out = posterior, data, waiting
+        if coordinates is not None:
+            beliefs, seen, out = of_model(posterior), coordinates.seen(data), coordinates(waiting)
+        if data.exact and self._takes_any():
+            beliefs = through_results(beliefs, seen)
+        constrained = isinstance(beliefs, ConstrainedPosterior)
+        if isinstance(beliefs, ConstrainedPosterior):
+            score = self.constraints.score(acquisition, beliefs, seen, out, q, rng)
         else:
-            score = self.constraints.score(acquisition, posterior, data, waiting, q, rng)
-            if Capability.OF_MOMENTS in required(maximizer):
-                found = Multistart().maximize(score, space, q, rng, taken)
-                said = f"multistart: {len(data.failed)} designs have failed, and where others will is part of the score"
-                return replace(found, remarks={**found.remarks, "maximizer": said})
+            score = acquisition.score(beliefs, seen, out, q, rng)
+        if coordinates is not None:
+            score = score_of_designs(score, coordinates)
+        if constrained and Capability.OF_MOMENTS in required(maximizer):
+            found = Multistart().maximize(score, space, q, rng, taken)
+            said = f"multistart: {len(data.failed)} designs have failed, and where others will is part of the score"
+            return replace(found, remarks={**found.remarks, "maximizer": said})
         found = maximizer.maximize(score, space, q, rng, taken)
         return found if data.exact or not self.repeats else repeating(found, score, posterior, data, waiting, space)
 
@@ -206,14 +222,14 @@ def _distinct(X: Array, taken: Array, space: SearchSpace, rng: np.random.Generat
     """X (q, d) with each row that is in ``taken`` (k, d), or equal to a row before it, replaced by a free design."""
     gone = taken
     for x in X:
-        gone = np.vstack([gone, x if _free(x[None], gone)[0] else _nearest_free(x, gone, space, rng)])
+        gone = np.vstack([gone, x if _free(x[None], gone, space)[0] else _nearest_free(x, gone, space, rng)])
     return gone[len(taken) :]
 
 
 def _nearest_free(x: Array, gone: Array, space: SearchSpace, rng: np.random.Generator) -> Array:
     """The free design nearest to x (d,), among its neighbours in one discrete variable and random designs."""
     near = np.vstack([neighbours(space, x), space.sample(_SAMPLES, rng)])
-    free = near[_free(near, gone)]
+    free = near[_free(near, gone, space)]
     if len(free) == 0:
         raise ValueError(
             f"No design is left for the batch: the space is discrete and {len(gone)} of its designs are taken; lower "
@@ -222,7 +238,9 @@ def _nearest_free(x: Array, gone: Array, space: SearchSpace, rng: np.random.Gene
     return np.asarray(free[np.argmin(np.linalg.norm(free - x, axis=1))])
 
 
-def _free(X: Array, gone: Array) -> NDArray[np.bool_]:
-    """True for rows of X (n, d) that are not in ``gone`` (k, d), shape (n,)."""
+def _free(X: Array, gone: Array, space: SearchSpace) -> NDArray[np.bool_]:
+    """True for rows of X (n, d) that are no design of ``gone`` (k, d), shape (n,)."""
+    if (coordinates := ModelCoordinates.of(space)) is not None:
+        X, gone = coordinates.array(X), coordinates.array(gone)
     apart = np.abs(X[:, None, :] - gone[None, :, :]).max(axis=2)
     return np.asarray(np.all(apart >= SAME, axis=1))

@@ -1,11 +1,13 @@
 """Known constraints on designs: inequalities and equalities between named numbers, in physical units."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from fieldcraft.physics.variables import Array, SpaceError, finite
+from fieldcraft.physics.variables import Array, Continuous, Integer, SpaceError, finite
 
 
 @dataclass(frozen=True)
@@ -143,6 +145,53 @@ class QuadraticConstraint:
         for name, value in self.coefficients.items():
             a[columns[name]] = value
         return Q, a
+
+
+def require_kept(
+    constraint: LinearConstraint | LinearEquality | QuadraticConstraint,
+    design: Mapping[str, Any],
+    numbers: Mapping[str, Continuous | Integer],
+    tolerance: float,
+) -> None:
+    """Accept a design that keeps a constraint.
+
+    Args:
+        constraint: The constraint.
+        design: Values by name.
+        numbers: The variables in the constraint, by name.
+        tolerance: Excess that counts as none, relative to the size of the terms.
+
+    Raises:
+        SpaceError: the design violates it; with the value of one variable that would keep an equality, if there is one.
+    """
+    values = {name: float(design[name]) for name in constraint.names}
+    ends = {name: max(abs(numbers[name].low), abs(numbers[name].high)) for name in constraint.names}
+    total, reach = sum(constraint.terms(values)), sum(map(abs, constraint.terms(ends)))
+    right = constraint.total if isinstance(constraint, LinearEquality) else constraint.upper
+    # The slope of a square, by which encoded constraints are scaled, is twice its coefficient.
+    slack = tolerance * (abs(right) + 2 * reach)
+    if isinstance(constraint, LinearEquality) and abs(total - right) > slack:
+        raise SpaceError(
+            f"The design {dict(design)} violates {constraint}, for its sum is {total:.12g}: "
+            f"{_remedy(constraint, values, numbers, right - total)}."
+        )
+    if total > right + slack:
+        raise SpaceError(f"The design {dict(design)} violates {constraint}, for its sum is {total:g}: change it.")
+
+
+def _remedy(
+    equality: LinearEquality,
+    values: Mapping[str, float],
+    numbers: Mapping[str, Continuous | Integer],
+    missing: float,
+) -> str:
+    """Advice on an equality whose sum lacks ``missing``: the value of one variable alone that would satisfy it."""
+    for name, coefficient in reversed(list(equality.coefficients.items())):
+        variable = numbers[name]
+        value = values[name] + missing / coefficient if coefficient else math.inf
+        if isinstance(variable, Continuous) and variable.low <= value <= variable.high:
+            return f"change it; with {name} = {value:.15g}, for one, it would be kept"
+    return "change it"
 
 
 def _check_sum(what: str, coefficients: Mapping[str, float]) -> None:

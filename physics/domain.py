@@ -92,6 +92,8 @@ class Domain:
 
 
 def same_axes(domain: Domain, space: SearchSpace) -> bool:
-    """True if an equation's axes are the design's variables: the same, in the same order, on linear scales."""
+    """True if an equation's axes are the design's variables: the same, in the same order, on linear scales.
+
+    Nothing in them is periodic, exchangeable or conditional."""
     linear = (isinstance(variable, Continuous) and not variable.log for variable in space.variables)
-    return domain.names == space.names and all(linear)
+    return domain.names == space.names and all(linear) and space.plain

@@ -5,7 +5,6 @@ an image one coordinate a pixel.
 ``encode`` and ``decode`` convert between the two.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,24 +12,31 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fieldcraft.physics.constraints import LinearConstraint, LinearEquality, QuadraticConstraint
+from fieldcraft.physics.constraints import LinearConstraint, LinearEquality, QuadraticConstraint, require_kept
 from fieldcraft.physics.geometry.breadth import require_breadth
 from fieldcraft.physics.geometry.lines import Lines
 from fieldcraft.physics.geometry.mixtures import Mixture, mixtures
 from fieldcraft.physics.geometry.polytope import EmptyPolytopeError, Polytope
 from fieldcraft.physics.geometry.quadrics import CurvedRegion, Quadrics
 from fieldcraft.physics.images import Image, ImageColumns
-from fieldcraft.physics.variables import Array, Categorical, Continuous, Integer, SpaceError, suggestion
+from fieldcraft.physics.structure.categories import Categorical, counted
+from fieldcraft.physics.structure.conditions import OnlyIf
+from fieldcraft.physics.structure.folds import Folds
+from fieldcraft.physics.structure.symmetries import Exchangeable
+from fieldcraft.physics.structure.vectors import spread_bounds
+from fieldcraft.physics.variables import Array, Continuous, Integer, SpaceError, suggestion
 
 __all__ = [
     "Categorical",
     "Continuous",
     "Design",
+    "Exchangeable",
     "Image",
     "ImageColumns",
     "Integer",
     "LinearConstraint",
     "LinearEquality",
+    "OnlyIf",
     "QuadraticConstraint",
     "SearchSpace",
     "SpaceError",
@@ -59,9 +65,12 @@ class SearchSpace:
         variables: At least one, with different names. Their order is the order of the encoded coordinates.
         constraints: Linear and quadratic constraints and linear equalities that every proposed design satisfies. Two
             opposite linear constraints count as one equality.
+        exchangeable: Groups of blocks of variables that may be exchanged: a design and its exchanges are one.
+        only_if: Conditions of variables that exist for some levels of a category alone.
 
     Raises:
-        SpaceError: a repeated name; a constraint on an unknown variable, a non-numeric one or one with ``log``;
+        SpaceError: a repeated name; a constraint on an unknown variable, a non-numeric one, or one that is periodic,
+            conditional or has ``log``; blocks or conditions that do not fit the variables or the constraints;
             equalities of which one follows from the others or contradicts them; no design that satisfies all
             constraints (with quadratic ones, none that was found), a single one, or designs that have no volume within
             the equalities.
@@ -69,6 +78,8 @@ class SearchSpace:
 
     variables: tuple[Variable, ...]
     constraints: tuple[Constraint, ...] = ()
+    exchangeable: tuple[Exchangeable, ...] = ()
+    only_if: tuple[OnlyIf, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.variables:
@@ -79,6 +90,7 @@ class SearchSpace:
         for constraint in self.constraints:
             for name in constraint.names:
                 self._numeric(name)
+        self.folds.require(self.constraints)
         self._validate()
 
     def _validate(self) -> None:
@@ -106,6 +118,16 @@ class SearchSpace:
         return tuple(v.name for v in self.variables if isinstance(v, Continuous | Integer) and v.log)
 
     @cached_property
+    def folds(self) -> Folds:
+        """Rules by which different encoded points are one design: periods, exchangeable blocks, conditions."""
+        return Folds(dict(zip(self.names, self.variables, strict=True)), self.exchangeable, self.only_if)
+
+    @property
+    def plain(self) -> bool:
+        """True if each design has one encoded point: nothing is periodic, exchangeable or conditional."""
+        return not self.folds.reasons
+
+    @cached_property
     def dimension(self) -> int:
         """Number of encoded coordinates."""
         return sum(variable.width for variable in self.variables)
@@ -114,6 +136,11 @@ class SearchSpace:
     def bounds(self) -> Array:
         """Lower and upper bounds of the encoded coordinates, shape (2, dimension)."""
         return np.concatenate([variable.box for variable in self.variables], axis=1)
+
+    @cached_property
+    def reach(self) -> Array:
+        """Bounds of searches by gradients, shape (2, dimension): ``bounds``, and none of a periodic coordinate."""
+        return np.where(self.folds.around, [[-np.inf], [np.inf]], self.bounds)
 
     @cached_property
     def discrete(self) -> NDArray[np.bool_]:
@@ -127,8 +154,9 @@ class SearchSpace:
 
     @cached_property
     def groups(self) -> tuple[slice, ...]:
-        """The columns of each categorical variable's one-hot group."""
-        return tuple(s for s, v in zip(self._columns, self.variables, strict=True) if isinstance(v, Categorical))
+        """The columns of each one-hot group, of a categorical variable without order."""
+        pairs = zip(self._columns, self.variables, strict=True)
+        return tuple(s for s, v in pairs if isinstance(v, Categorical) and not v.ordered)
 
     @cached_property
     def images(self) -> tuple[ImageColumns, ...]:
@@ -161,8 +189,9 @@ class SearchSpace:
 
     @cached_property
     def steps(self) -> Array:
-        """Distance between neighbouring whole numbers in each coordinate, shape (dimension,); 0 where it varies."""
-        spacings = (1 / v.scale[1] if isinstance(v, Integer) and not v.log else 0.0 for v in self.variables)
+        """Distance between neighbouring values in each coordinate, shape (dimension,); 0 where it varies."""
+        numbers = map(counted, self.variables)
+        spacings = (0.0 if n is None or n.log else 1 / n.scale[1] for n in numbers)
         return np.repeat(list(spacings), [v.width for v in self.variables])
 
     @property
@@ -187,8 +216,8 @@ class SearchSpace:
     def encode(self, designs: Sequence[Design]) -> Array:
         """Encoded points of the designs, shape (n, dimension).
 
-        Bounds and constraints are not checked here (``check`` does that): a recorded design may lie outside a
-        narrowed space.
+        Variables that do not exist in a design are at their resting value, whatever it says of them. Bounds and
+        constraints are not checked here (``check`` does that): a recorded design may lie outside a narrowed space.
 
         Raises:
             SpaceError: a missing or unknown name, a level that does not exist, a value that is not a finite number.
@@ -198,7 +227,7 @@ class SearchSpace:
             self._check_names(design)
             for variable, columns in zip(self.variables, self._columns, strict=True):
                 row[columns] = variable.encode(design[variable.name])
-        return X
+        return self.folds.at_rest(X)
 
     def decode(self, X: ArrayLike) -> list[dict[str, float | int | str]]:
         """Designs of the encoded points (n, dimension): bounds hold exactly, integers are ``int``.
@@ -286,15 +315,20 @@ class SearchSpace:
         for variable in self.variables:
             variable.check(design[variable.name])
         for constraint in self.constraints:
-            self._check_constraint(constraint, design)
+            numbers = {name: self._numeric(name) for name in constraint.names}
+            require_kept(constraint, design, numbers, _TOLERANCE)
 
     def narrowed(self, bounds: Mapping[str, tuple[float, float]]) -> "SearchSpace":
-        """The space with tighter bounds, in physical units, on the named variables; an image's hold for every pixel.
+        """The space with tighter bounds, in physical units, on the named variables.
+
+        Those of an image hold for every pixel, those of a vector's name for every component.
 
         Raises:
-            SpaceError: an unknown or categorical name, bounds that are reversed, not finite or wider than the space's.
+            SpaceError: an unknown or categorical name, bounds that are reversed, not finite or wider than the space's,
+                or of one exchangeable block alone.
         """
-        tighter = {name: self._variable(name).narrowed(*pair) for name, pair in bounds.items()}
+        each = spread_bounds(bounds, self.names)
+        tighter = {name: self._variable(name).narrowed(*pair) for name, pair in each.items()}
         return replace(self, variables=tuple(tighter.get(v.name, v) for v in self.variables))
 
     @cached_property
@@ -333,36 +367,21 @@ class SearchSpace:
         if not isinstance(variable, Continuous | Integer):
             kind = "an image" if isinstance(variable, Image) else "a categorical"
             raise SpaceError(f"A constraint holds {name}, {kind}: only numbers can be summed; leave it out.")
+        if isinstance(variable, Continuous) and variable.periodic:
+            raise SpaceError(
+                f"A constraint holds {name}, which is periodic: a sum would tell its two ends apart; leave out the "
+                "constraint, or periodic."
+            )
+        if name in self.folds.conditional:
+            raise SpaceError(
+                f"A constraint holds {name}, which does not exist in every design: leave it out of the constraint."
+            )
         if variable.log:
             raise SpaceError(
                 f"A constraint holds {name}, which has a logarithmic scale: sums are kept on linear scales only; leave "
                 "out the constraint, or log."
             )
         return variable
-
-    def _check_constraint(self, constraint: Constraint, design: Design) -> None:
-        values = {name: float(design[name]) for name in constraint.names}
-        ends = {name: max(abs(self._numeric(name).low), abs(self._numeric(name).high)) for name in constraint.names}
-        total, reach = sum(constraint.terms(values)), sum(map(abs, constraint.terms(ends)))
-        right = constraint.total if isinstance(constraint, LinearEquality) else constraint.upper
-        # The slope of a square, by which encoded constraints are scaled, is twice its coefficient.
-        slack = _TOLERANCE * (abs(right) + 2 * reach)
-        if isinstance(constraint, LinearEquality) and abs(total - right) > slack:
-            raise SpaceError(
-                f"The design {dict(design)} violates {constraint}, for its sum is {total:.12g}: "
-                f"{self._remedy(constraint, values, right - total)}."
-            )
-        if total > right + slack:
-            raise SpaceError(f"The design {dict(design)} violates {constraint}, for its sum is {total:g}: change it.")
-
-    def _remedy(self, equality: LinearEquality, values: Mapping[str, float], missing: float) -> str:
-        """Advice on an equality whose sum lacks ``missing``: the value of one variable alone that would satisfy it."""
-        for name, coefficient in reversed(list(equality.coefficients.items())):
-            variable = self._numeric(name)
-            value = values[name] + missing / coefficient if coefficient else math.inf
-            if isinstance(variable, Continuous) and variable.low <= value <= variable.high:
-                return f"change it; with {name} = {value:.15g}, for one, it would be kept"
-        return "change it"
 
     @cached_property
     def _known(self) -> frozenset[str]:
@@ -399,10 +418,10 @@ class SearchSpace:
 
     def _snapped(self, X: Array) -> Array:
         """X inside the box, on integers and on one-hot corners."""
-        X = np.clip(X, *self.bounds)
+        X = np.clip(X, *self.reach)
         for variable, columns in zip(self.variables, self._columns, strict=True):
             X[:, columns] = variable.snap(X[:, columns])
-        return X
+        return self.folds.at_rest(X)
 
     def _rested(self, X: Array) -> Array:
         return self._polytope.rested(X, ~self.discrete) if self.mixtures else X

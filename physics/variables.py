@@ -1,7 +1,8 @@
 """Variables of a search space, and the conversion between physical values and encoded coordinates.
 
 A numeric variable takes one coordinate of [-1, 1], linear in its value or in the value's logarithm; a categorical one
-takes a one-hot group of {0, 1}. An image (``physics.images``) takes one coordinate of [-1, 1] a pixel.
+(``physics.structure.categories``) takes a one-hot group of {0, 1}, or one coordinate where its levels have an order. An
+image (``physics.images``) takes one coordinate of [-1, 1] a pixel.
 All classes have the same interface: ``width`` (number of coordinates), ``discrete``, ``box`` (2, width), ``encode``,
 ``decode``, ``uniform`` (n, width), ``snap`` (the nearest allowed coordinates), ``check`` and ``narrowed``.
 """
@@ -110,10 +111,6 @@ def _physical(variable: "Continuous | Integer", u: float) -> float:
     return min(max(float(variable.values(np.array(u))), variable.low), variable.high)
 
 
-def _one_hot(index: NDArray[np.int64], width: int) -> Array:
-    return np.asarray(index[:, None] == np.arange(width), dtype=np.float64)
-
-
 @dataclass(frozen=True)
 class Continuous:
     """A real variable in [low, high].
@@ -125,10 +122,12 @@ class Continuous:
         unit: Physical unit; empty for a pure number.
         log: True for a variable whose effect goes with its order of magnitude (a rate from 1e-7 to 1): the coordinate
             is linear in its logarithm, and so is what is drawn, modelled and searched.
+        periodic: True for an angle or a phase, whose bounds are one value (0 and 360 degrees): models see its sine and
+            cosine, and searches go on beyond the ends. Narrower bounds that a campaign states end that.
 
     Raises:
         SpaceError: blank name, bounds that are not finite, not in order or too close together; with ``log``, a lower
-            bound that is not above 0.
+            bound that is not above 0; both ``log`` and ``periodic``.
     """
 
     name: str
@@ -136,6 +135,7 @@ class Continuous:
     high: float
     unit: str = ""
     log: bool = False
+    periodic: bool = False
 
     width: ClassVar[int] = 1
     discrete: ClassVar[bool] = False
@@ -154,6 +154,8 @@ class Continuous:
                 "cannot be told apart: widen them, or take a constant out of the search space."
             )
         _require_logarithm(self)
+        if self.log and self.periodic:
+            raise SpaceError(f"{self.name} is periodic and has a logarithmic scale: leave out one of them.")
 
     @property
     def scale(self) -> tuple[float, float]:
@@ -170,11 +172,11 @@ class Continuous:
 
     def encode(self, value: object) -> Array:
         """Coordinate of a value, shape (1,)."""
-        return _encoded(self, value)
+        return self.snap(_encoded(self, value))
 
     def decode(self, columns: Array) -> float:
         """Value of a coordinate (1,), within the bounds."""
-        return _physical(self, float(columns[0]))
+        return _physical(self, float(self.snap(columns)[0]))
 
     def coordinates(self, values: Array) -> Array:
         """Coordinates of values of any shape, above 0 with ``log``."""
@@ -193,17 +195,20 @@ class Continuous:
         return rng.uniform(-1, 1, size=(n, 1))
 
     def snap(self, columns: Array) -> Array:
-        """Coordinates (n, 1) as they are."""
-        return columns
+        """Coordinates (n, 1) as they are; those of a periodic variable within [-1, 1)."""
+        if not self.periodic:
+            return columns
+        wrapped = (columns + 1) % 2 - 1
+        return np.where(wrapped < 1, wrapped, -1.0)  # the remainder of -1e-17 by 2 is 2
 
     def check(self, value: object) -> None:
         """Accept a value within the bounds, or raise SpaceError."""
         _check_within(self, finite(self.name, value))
 
     def narrowed(self, low: float, high: float) -> "Continuous":
-        """The variable with tighter bounds."""
+        """The variable with tighter bounds, no longer periodic if they are."""
         lower, upper = narrowed_bounds(self.name, (self.low, self.high), (low, high))
-        return replace(self, low=lower, high=upper)
+        return replace(self, low=lower, high=upper, periodic=self.periodic and (lower, upper) == (self.low, self.high))
 
 
 @dataclass(frozen=True)
@@ -293,67 +298,3 @@ class Integer:
         if lower != round(lower) or upper != round(upper):
             raise SpaceError(f"The bounds [{low}, {high}] of {self.name} are not whole numbers: give whole numbers.")
         return replace(self, low=round(lower), high=round(upper))
-
-
-@dataclass(frozen=True)
-class Categorical:
-    """A variable that takes one of a few named levels, without order.
-
-    Args:
-        name: Its name in designs, files and tables.
-        levels: At least one level, all different.
-
-    Raises:
-        SpaceError: blank name, no level, a repeated level or one that is not text.
-    """
-
-    name: str
-    levels: tuple[str, ...]
-
-    discrete: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_name(self.name)
-        if isinstance(self.levels, str) or not all(isinstance(level, str) for level in self.levels):
-            raise SpaceError(f"The levels of {self.name} are {self.levels!r}: give a tuple of texts.")
-        if not self.levels or len(set(self.levels)) < len(self.levels):
-            raise SpaceError(f"The levels of {self.name} are {self.levels!r}: name at least one, and each once.")
-
-    @property
-    def width(self) -> int:
-        """Number of coordinates: one a level."""
-        return len(self.levels)
-
-    @property
-    def box(self) -> Array:
-        """Bounds of the coordinates, shape (2, width)."""
-        return np.array([[0.0], [1.0]]) * np.ones(self.width)
-
-    def encode(self, value: object) -> Array:
-        """One-hot coordinates of a level, shape (width,)."""
-        self.check(value)
-        return _one_hot(np.array([self.levels.index(str(value))]), self.width).reshape(-1)
-
-    def decode(self, columns: Array) -> str:
-        """Level of the largest coordinate of (width,)."""
-        return self.levels[int(np.argmax(columns))]
-
-    def uniform(self, n: int, rng: np.random.Generator) -> Array:
-        """One-hot coordinates of n uniform levels, shape (n, width)."""
-        return _one_hot(rng.integers(self.width, size=n), self.width)
-
-    def snap(self, columns: Array) -> Array:
-        """One-hot coordinates of the largest entries, shape (n, width)."""
-        return _one_hot(np.asarray(np.argmax(columns, axis=1)), self.width)
-
-    def check(self, value: object) -> None:
-        """Accept one of the levels, or raise SpaceError."""
-        if value not in self.levels:
-            close = suggestion(value if isinstance(value, str) else "", self.levels)
-            raise SpaceError(f"{self.name} has no level {value!r}.{close}")
-
-    def narrowed(self, low: float, high: float) -> "Categorical":
-        """Raise SpaceError: levels cannot be narrowed."""
-        raise SpaceError(
-            f"{self.name} is categorical, without bounds to narrow to [{low}, {high}]: leave it out of the bounds."
-        )

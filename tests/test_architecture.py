@@ -45,13 +45,14 @@ RUN_TEXT = {"eval", "exec", "compile", "__import__", "os.system", "os.popen", "s
 # Floors, the ground first: a folder, or a file beside the folders, imports from lower floors alone.
 FLOORS = {
     "physics": (
-        "variables", "images", "constraints", "geometry functions", "space", "domain", "operators", "parametric",
-        "collocation counting problem", "constrained formulas gradients tangents", "problems", "simulators",
+        "variables", "images", "constraints", "geometry functions structure", "space", "domain", "operators",
+        "parametric", "collocation counting problem", "constrained formulas gradients tangents", "problems",
+        "simulators",
     ),
     "models": (
         "capability snapshots", "data", "observations", "proposer surrogate", "acquisition numerics", "linear",
         "feasibility maximizer networks pareto rival selection", "constraint_rule gaussian tangent", "gradients",
-        "certified earlier emulation physics_informed scoring", "maximizers rivals rules surrogates",
+        "certified earlier emulation physics_informed scoring", "coordinates", "maximizers rivals rules surrogates",
         "acquisitions proposers", "constraint_scale", "constraints",
         "algorithm", "named_algorithm", "algorithms",
     ),

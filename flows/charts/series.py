@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fieldcraft.flows.analysis.best import objective_of
+from fieldcraft.flows.analysis.existing import existing
 from fieldcraft.flows.charts.chart import LOG, MOST, Cell, axis, labelled, literal, plain
 from fieldcraft.flows.text import level_text, one_line
 from fieldcraft.storage.records import CampaignRecord, Level, Trial, TrialState, TrialSummary
@@ -83,9 +84,9 @@ def said(campaign: CampaignRecord, trial: Some) -> str:
     """Text of a trial under the pointer: id, results and the design as run."""
     units = campaign.environment["units"]
     outputs = {output["name"]: output["unit"] for output in campaign.environment["outputs"]}
-    told = [f"<b>{literal(trial.id)}</b>"]
+    told, told_of = [f"<b>{literal(trial.id)}</b>"], existing(campaign, trial.actual)
     told += [_said(name, value, outputs.get(name, "")) for name, value in (trial.outputs or {}).items()]
-    return "<br>".join([*told, *(_said(name, value, units.get(name, "")) for name, value in trial.actual.items())])
+    return "<br>".join([*told, *(_said(name, value, units.get(name, "")) for name, value in told_of.items())])
 
 
 def _said(name: str, value: Level, unit: str) -> str:
@@ -104,7 +105,7 @@ def table(campaign: CampaignRecord, trials: Sequence[Some]) -> tuple[list[str], 
         [
             trial.id,
             words[kind_of(trial)],
-            *(_cell(trial.actual[name]) for name in units),
+            *(_cell(existing(campaign, trial.actual).get(name)) for name in units),
             *(_cell((trial.outputs or {}).get(output["name"])) for output in outputs),
         ]
         for trial in trials

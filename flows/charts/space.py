@@ -1,11 +1,13 @@
 """Trials where they lie in the space of designs: over one variable, over two or a field, or in parallel coordinates."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from fieldcraft.flows.analysis.best import best_trial, objective_of
+from fieldcraft.flows.analysis.existing import absent
 from fieldcraft.flows.analysis.front import on_front
 from fieldcraft.flows.charts.chart import BLUE, GREY, RED, VALUES, Chart, axis, labelled, line, literal, marks, numbers
 from fieldcraft.flows.charts.fields import heat, reach
@@ -27,6 +29,8 @@ from fieldcraft.storage.records import CampaignRecord, Level
 
 _SHADES = 16  # colours of the lines of parallel coordinates
 _PROPOSED = "this proposal"
+_Heights = list[float]
+_Marks = list[tuple[float, str]]
 
 
 def where(
@@ -197,9 +201,14 @@ def parallel(campaign: CampaignRecord, trials: Sequence[Some], proposal: Mapping
     read = campaign.environment["outputs"][: len(objective.outputs)]
     units, names = campaign.environment["units"], variables(campaign, done)
     asked = [] if proposal is None else [proposal]
-    log = logarithmic(campaign)
+    log, orders = logarithmic(campaign), campaign.environment.get("orders", {})
+    told = [*(trial.actual for trial in done), *asked]
+    gone = [absent(campaign, design) for design in told]
     scales = [
-        _scale([trial.actual[name] for trial in done] + [each[name] for each in asked], name in log) for name in names
+        _without(
+            _scale([design[name] for design in told], name in log, orders.get(name)), [name in each for each in gone]
+        )
+        for name in names
     ]
     scales += [_scale([(trial.outputs or {})[each["name"]] for trial in done]) for each in read]
     labels = [labelled(name, units[name]) for name in names] + [output_label(each) for each in read]
@@ -226,7 +235,7 @@ def parallel(campaign: CampaignRecord, trials: Sequence[Some], proposal: Mapping
         for (shade, met), group in sorted(groups.items(), key=lambda each: (each[0][1], each[0][0]))
     ]
     if proposal is not None:
-        heights = [float(scale[0][-1]) for scale in scales[: len(names)]]
+        heights = [scale[0][-1] for scale in scales[: len(names)]]
         made = line(list(range(len(names))), numbers(heights), _PROPOSED, RED, width=4)
         data.append({**made, "mode": "lines+markers", "showlegend": True, "hoverinfo": "name"})
     places = range(len(scales))
@@ -250,7 +259,7 @@ def parallel(campaign: CampaignRecord, trials: Sequence[Some], proposal: Mapping
 def _bundle(
     campaign: CampaignRecord,
     trials: Sequence[Some],
-    heights: Sequence[Sequence[float]],
+    heights: Sequence[_Heights],
     shade: float,
     met: bool,
     front: bool,
@@ -278,10 +287,18 @@ def _ticks(place: int, ticks: Sequence[tuple[float, str]]) -> list[dict[str, Any
     return [{**options, "y": height, "text": literal(text)} for height, text in ticks]
 
 
-def _scale(values: Sequence[Any], log: bool = False) -> tuple[list[float], list[tuple[float, str]]]:
-    """Heights in [0, 1] of values of one variable, and the ticks (height, text) that label them."""
+def _without(scale: tuple[_Heights, _Marks], gone: Sequence[bool]) -> tuple[_Heights, _Marks]:
+    """Heights with gaps where a variable does not exist, and the ticks."""
+    return [math.nan if none else height for height, none in zip(scale[0], gone, strict=True)], scale[1]
+
+
+def _scale(values: Sequence[Any], log: bool = False, order: Sequence[str] | None = None) -> tuple[_Heights, _Marks]:
+    """Heights in [0, 1] of values of one variable, and the ticks (height, text) that label them.
+
+    Levels are in their order, or in that of the alphabet.
+    """
     if any(isinstance(value, str) for value in values):
-        levels = sorted({str(value) for value in values})
+        levels = list(order or sorted({str(value) for value in values}))
         places = {each: i / max(len(levels) - 1, 1) for i, each in enumerate(levels)}
         return [places[str(value)] for value in values], [(at, one_line(each)) for each, at in places.items()]
     if not values:

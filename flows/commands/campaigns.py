@@ -39,7 +39,14 @@ def _check(options: argparse.Namespace, settings: Settings) -> int:
     from fieldcraft.flows.files.yaml_data import read_page
     from fieldcraft.flows.views.start_cost import warning
     from fieldcraft.flows.wiring.campaign_file import campaign_on
-    from fieldcraft.flows.wiring.physics import emulators, equations, gradients, stated_fields, stated_noise
+    from fieldcraft.flows.wiring.physics import (
+        emulators,
+        equations,
+        folded_spaces,
+        gradients,
+        stated_fields,
+        stated_noise,
+    )
     from fieldcraft.flows.wiring.trial_designs import trial_warning
     from fieldcraft.flows.wiring.warm import sources
 
@@ -47,7 +54,8 @@ def _check(options: argparse.Namespace, settings: Settings) -> int:
     campaign = campaign_on(page, settings)
     with page.told():
         warned = " ".join(filter(None, (trial_warning(campaign), warning(campaign)))) or None
-        told = (each.told(campaign) for each in (equations, emulators, stated_fields, gradients, stated_noise, sources))
+        kinds = equations, emulators, stated_fields, gradients, stated_noise, sources, folded_spaces
+        told = (each.told(campaign) for each in kinds)
         noted = " ".join(filter(None, (equations.unused(campaign), *told, _decades(campaign.space)))) or None
     kept = [str(constraint) for constraint in campaign.space.constraints]
     data: dict[str, Any] = {"campaign": campaign.name, "digest": campaign.digest, "spec": campaign.data}

@@ -10,6 +10,7 @@ from fastapi import Request
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import HTMLResponse
 
+from fieldcraft.flows.analysis.existing import existing
 from fieldcraft.flows.desk.entering import LIVE, Visit
 from fieldcraft.flows.identity import RIGHTS
 from fieldcraft.flows.text import ago, clock, counted
@@ -47,6 +48,7 @@ def _environment() -> Environment:
         "design_text": design_text,
         "outputs_text": outputs_text,
         "quantity": quantity,
+        "existing": existing,
         "pm": pm,
     }
     return made

@@ -101,6 +101,7 @@ class Lab:
             "campaign": self.place.campaign,
             "iteration": job.request["iteration"],
             "design": dict(job.request["design"]),
+            **({"absent": absent} if (absent := list(job.request.get("absent", ()))) else {}),
             "units": dict(job.request["units"]),
             "outputs": dict(job.request["outputs"]),
             **{name: job.request[name] for name in ("repeat",) if name in job.request},
@@ -256,8 +257,9 @@ def _titled(name: str, unit: str) -> str:
 
 
 def _row(order: Mapping[str, Any]) -> list[str]:
-    blanks = [""] * (len(order["outputs"]) + 1)
-    return [order["key"], order["trial"], *(printable(str(value)) for value in order["design"].values()), *blanks]
+    blanks, absent = [""] * (len(order["outputs"]) + 1), order.get("absent", ())
+    design = ("" if name in absent else printable(str(value)) for name, value in order["design"].items())
+    return [order["key"], order["trial"], *design, *blanks]
 
 
 def _rows(file: Path, header: list[str]) -> dict[str, list[str]] | None:

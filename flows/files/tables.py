@@ -23,7 +23,8 @@ from fieldcraft.physics.space import Categorical, Continuous, Design, Integer, S
 
 MAX_BYTES = 50_000_000
 OWN_COLUMNS = ("key", "trial", "cost", "seconds", "field", "notes")  # beside variables, outputs and "OUTPUT sd"
-_TITLE = re.compile(r"\s*(?P<name>.*?)\s*(?:\[(?P<unit>[^\[\]]*)\]\s*)?")
+# A name may end with the number of a vector's component, w[0], with no space before it.
+_TITLE = re.compile(r"\s*(?P<name>.*?(?:(?<=\S)\[\d+\])?)\s*(?:\[(?P<unit>[^\[\]]*)\]\s*)?")
 _FORMULA = re.compile(r"'*(\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])")  # the signs of full width too
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _CLOSE = 1e-9  # spreadsheets keep 15 digits: a design read back to within this is the one that was asked for
@@ -257,8 +258,10 @@ def level(variable: Variable, text: str, what: str) -> float | int | str:
 def differs(variable: Variable, asked: object, given: object) -> bool:
     """True if a variable's value differs from the requested one by more than spreadsheet rounding (a relative 1e-9)."""
     if isinstance(variable, Continuous):
-        span = 0.0 if variable.log else variable.high - variable.low
-        return not math.isclose(float(str(asked)), float(str(given)), rel_tol=_CLOSE, abs_tol=_CLOSE * span)
+        one, other, span = float(str(asked)), float(str(given)), variable.high - variable.low
+        if variable.periodic:
+            return abs(math.remainder(one - other, span)) > _CLOSE * span
+        return not math.isclose(one, other, rel_tol=_CLOSE, abs_tol=0.0 if variable.log else _CLOSE * span)
     return asked != given
 
 

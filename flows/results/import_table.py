@@ -135,11 +135,17 @@ def _checked(campaign: Campaign, table: Table, row: Row, named: str) -> _Line:
     """A line, its outputs read from the field that it names, where it names one."""
     variables = campaign.problem.space.variables
     names = [output.name for output in campaign.problem.outputs]
+    folds = campaign.problem.space.folds
+    needless = set(folds.conditional) - set(folds.existing(row.cells))
     for name in [variable.name for variable in variables] + ([] if named else names):
-        if not row.cells.get(name):
+        if not row.cells.get(name) and name not in needless:
             remedy = f"Fill it in{', name a field' if name in names else ''} or remove the line"
             raise InputError(f"{row.place}: {name} is empty. {remedy}; nothing was imported.")
-    design = {v.name: level(v, row.cells[v.name], f"{row.place}: {v.name}") for v in variables}
+    design = folds.resting() | {
+        v.name: level(v, row.cells[v.name], f"{row.place}: {v.name}")
+        for v in variables
+        if v.name not in needless or row.cells.get(v.name)
+    }
     try:
         campaign.space.check(design)
     except SpaceError as error:

@@ -223,14 +223,31 @@ def _unlike(place: str, given: object, made: object) -> Iterator[str]:
 
 
 def options_of(kind: str, component: Any) -> dict[str, Any]:
-    """The component as data, with every default written out: ``{kind: ..., option: ...}``."""
-    return {"kind": kind, **{name: _data(getattr(component, name)) for name in _fields(type(component))}}
+    """The component as data, with every default written out: ``{kind: ..., option: ...}``.
+
+    Options that earlier versions did not know are left out while they have their default, so that digests stay: those
+    of dataclass fields with the metadata ``left_out``.
+    """
+    return {"kind": kind, **_options(component)}
+
+
+def _options(part: Any) -> dict[str, Any]:
+    return {
+        field.name: _data(value)
+        for field in dataclasses.fields(part)
+        if field.init
+        and not ((value := getattr(part, field.name)) == _default(field) and field.metadata.get("left_out"))
+    }
+
+
+def _default(field: "dataclasses.Field[Any]") -> Any:
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
 def _data(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(map(_data, value))
-    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value
+    return _options(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value
 
 
 def _fields(cls: type[Any]) -> list[str]:
@@ -239,7 +256,7 @@ def _fields(cls: type[Any]) -> list[str]:
 
 def _keys(cls: type[Any], place: Sequence[int | str]) -> list[str]:
     """Names of the options in a place within a component; an empty list where an option has none of its own."""
-    for part in place:
+    for part in (each for each in place if isinstance(each, str)):  # numbers are places in a list
         types = [field.type for field in dataclasses.fields(cls) if field.name == part]
         parts = [each for kind in types for each in (kind, *get_args(kind)) if dataclasses.is_dataclass(each)]
         if not parts:

@@ -15,7 +15,7 @@ from fieldcraft.flows.wiring.context import ACTOR, Site
 from fieldcraft.flows.wiring.observations import saw_all, successful
 from fieldcraft.flows.wiring.physics.networks import EMULATOR
 from fieldcraft.flows.wiring.warm.kept import BEFORE
-from fieldcraft.physics.counting import designs_of
+from fieldcraft.physics.counting import canonical_designs, designs_of
 from fieldcraft.storage.ledger import StaleTrial
 from fieldcraft.storage.records import Product, Spending, Trial, TrialState, TrialSummary, digest_of
 
@@ -220,7 +220,8 @@ def _untried(site: Site, trials: Sequence[TrialSummary], wanted: int) -> int:
     designs = None if site.campaign.noisy else designs_of(site.campaign.space)
     if designs is None or len(designs) - len(trials) >= wanted:
         return wanted
-    return min(wanted, len({digest_of(design) for design in designs} - {digest_of(trial.design) for trial in trials}))
+    tried = canonical_designs(site.campaign.space, [trial.design for trial in trials])
+    return min(wanted, len(set(map(digest_of, designs)) - set(map(digest_of, tried))))
 
 
 def _next_iteration(trials: Sequence[TrialSummary]) -> int:

@@ -133,6 +133,7 @@ def request_of(site: Site, trial: Trial, now: Covered) -> dict[str, object]:
         "simulator": spec.simulator and spec.simulator.model_dump(),
         "design": dict(trial.design),
         "units": site.campaign.problem.space.units,
+        **({"absent": absent} if (absent := _absent(site, trial)) else {}),
         "outputs": {output.name: output.unit for output in site.campaign.problem.outputs},
         "digest": trial.digest,
         "code": dict(now.run),
@@ -140,6 +141,12 @@ def request_of(site: Site, trial: Trial, now: Covered) -> dict[str, object]:
         "iteration": trial.iteration,
         "slot": trial.slot,
     }
+
+
+def _absent(site: Site, trial: Trial) -> list[str]:
+    """Variables that do not exist in a trial's design."""
+    told = site.campaign.problem.space.folds.existing(trial.design)
+    return [name for name in trial.design if name not in told]
 
 
 def _retry(site: Site, coming: Sequence[Retry]) -> int:

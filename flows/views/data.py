@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from fieldcraft.flows.analysis.best import best_data, best_of, objective_of
+from fieldcraft.flows.analysis.existing import existing
 from fieldcraft.flows.analysis.feasibility import campaign_feasibility, trial_feasibility
 from fieldcraft.flows.analysis.front import dominated_by, front_data
 from fieldcraft.flows.analysis.noise import by_people
@@ -58,9 +59,9 @@ def quantity_pm(value: float, sd: float, unit: str) -> str:
 
 
 def design_text(campaign: CampaignRecord, design: Mapping[str, float | int | str]) -> str:
-    """A design with units: ``x 6.18319 m, y 5.92621 m``."""
-    units = campaign.environment["units"]
-    return ", ".join(f"{name} {quantity(value, units.get(name, ''))}" for name, value in design.items())
+    """A design with units: ``x 6.18319 m, y 5.92621 m``; without variables that do not exist in it."""
+    units, told = campaign.environment["units"], existing(campaign, design)
+    return ", ".join(f"{name} {quantity(value, units.get(name, ''))}" for name, value in told.items())
 
 
 def outputs_text(

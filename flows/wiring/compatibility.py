@@ -18,6 +18,7 @@ from fieldcraft.flows.wiring.physics.emulators import (
     require_regret,
 )
 from fieldcraft.flows.wiring.physics.equations import require_conditions, require_equation
+from fieldcraft.flows.wiring.physics.folded_spaces import require_takes_folds
 from fieldcraft.flows.wiring.physics.networks import require_network
 from fieldcraft.flows.wiring.physics.stated_fields import no_fields
 from fieldcraft.flows.wiring.physics.stated_noise import require_noise, require_repeats
@@ -121,6 +122,7 @@ def require_fit(campaign: "Campaign") -> None:
         require_network,
         _require_space_of_rival,
         _require_groups,
+        require_takes_folds,
         partial(_require, "exactness"),
         partial(_require, "objectives"),
         require_start,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fieldcraft.physics.problem import Problem
+from fieldcraft.physics.space import Categorical, SearchSpace
 
 _DEPTHS = ("*.py", "*/*.py", "*/*/*.py")  # of kinds, and of helpers beside them
 _PACKAGES = (
@@ -51,8 +52,16 @@ def environment_of(problem: Problem, plugins: Sequence[Path]) -> dict[str, Any]:
         "plugins": {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in _files(plugins)},
         "outputs": outputs_of(problem),
         "units": problem.space.units,
-        **({"log": list(log)} if (log := problem.space.logarithmic) else {}),
+        **_of_variables(problem.space),
     }
+
+
+def _of_variables(space: SearchSpace) -> dict[str, Any]:
+    """Logarithmic scales, orders of levels, and conditions of a space, which views need beside units."""
+    orders = {v.name: list(v.levels) for v in space.variables if isinstance(v, Categorical) and v.ordered}
+    conditions = {each.name: {each.of: list(each.levels)} for each in space.only_if}
+    told = {"log": list(space.logarithmic), "orders": orders, "only_if": conditions}
+    return {key: value for key, value in told.items() if value}
 
 
 def outputs_of(problem: Problem) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from fieldcraft.models.numerics.point_sets import line_slack
 from fieldcraft.models.observations import Array
 from fieldcraft.physics.geometry.polytope import ON_PLANE
 from fieldcraft.physics.space import Integer, SearchSpace
+from fieldcraft.physics.structure.categories import counted
 
 # A lattice point is taken for one where the index is off by less.
 _OFF = 1e-6
@@ -199,6 +200,19 @@ def _roots(space: SearchSpace) -> tuple[Array, Array]:
     return lower, upper
 
 
+def refuse_folds(space: SearchSpace, maximizer: str) -> None:
+    """Accept a space in which models see the encoded points themselves.
+
+    Raises:
+        ValueError: something in it is periodic, exchangeable or conditional.
+    """
+    if reasons := space.folds.reasons:
+        raise ValueError(
+            f"The maximizer {maximizer} bounds models of the encoded points themselves, and {'; '.join(reasons)}: use "
+            "`maximizer: multistart`."
+        )
+
+
 def refuse_uneven(space: SearchSpace, maximizer: str) -> None:
     """Accept a space whose whole numbers are evenly spaced in their coordinates, as boxes of integers ask.
 
@@ -214,10 +228,11 @@ def refuse_uneven(space: SearchSpace, maximizer: str) -> None:
 
 
 def integer_steps(space: SearchSpace) -> Array:
-    """Distance of neighbouring integers in every coordinate, shape (d,); 0 where there are none.
+    """Distance of neighbouring integers or ordered levels in every coordinate, shape (d,); 0 where there are none.
 
     Neighbours less than ``SAME`` apart are one design, and their coordinate counts as continuous.
     """
-    steps = [1 / v.scale[1] if isinstance(v, Integer) and v.low < v.high else 0.0 for v in space.variables]
+    numbers = map(counted, space.variables)
+    steps = [1 / n.scale[1] if n is not None and n.low < n.high else 0.0 for n in numbers]
     widths = [v.width for v in space.variables]
     return np.repeat([step if step >= SAME else 0.0 for step in steps], widths)

@@ -3,20 +3,46 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fieldcraft.models.feasibility.bilog import Bilog
-from fieldcraft.models.feasibility.classifier import FeasibilityPosterior, log_success
+from fieldcraft.models.feasibility.classifier import log_success
 from fieldcraft.models.numerics.batching import Moments, jointly, jointly_sloped
 from fieldcraft.models.observations import Scaling
 from fieldcraft.models.surrogate import Function, Posterior, Slopes, coarse, means
 
 LEAST_SD = 1e-9
 """Standard deviations of a constraint below this, in those of its results, count as this."""
+
+
+class Successes(Protocol):
+    """Beliefs about which designs give a result."""
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """Metrics of the fit."""
+        ...
+
+    @property
+    def remarks(self) -> Mapping[str, str]:
+        """Notes on how it was made."""
+        ...
+
+    def latent(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean (n,) and variance (n,) of the latent function at X (n, d): success is likelier where it is positive."""
+        ...
+
+    def log_probability(self, X: Tensor) -> Tensor:
+        """log p(success) at X (n, d), shape (n,), differentiable."""
+        ...
+
+    def state(self) -> dict[str, Tensor]:
+        """Its tensors by name."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +92,7 @@ class ConstrainedPosterior:
 
     objective: Posterior
     constraints: tuple[Posterior, ...]
-    hidden: FeasibilityPosterior | None
+    hidden: Successes | None
     kept: Mapping[str, Tensor]
     bilogs: tuple[Bilog | None, ...] = ()
 

@@ -11,6 +11,7 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 
 from fieldcraft.models.acquisition import BoundedScore, Score, ScreenedScore
+from fieldcraft.models.coordinates.model_coordinates import ModelCoordinates
 from fieldcraft.models.feasibility.least_violation import Room
 from fieldcraft.models.maximizer import SAME
 from fieldcraft.models.numerics.neighbours import neighbours
@@ -81,8 +82,13 @@ class BatchSlot:
 
     def free(self, X: Array) -> Array:
         """The rows of X (n, d) that this place can have."""
-        distance, _ = cKDTree(self.gone).query(X, p=np.inf)
+        distance, _ = cKDTree(self._told(self.gone)).query(self._told(X), p=np.inf)
         return np.asarray(X[distance >= SAME])
+
+    def _told(self, X: Array) -> Array:
+        """Coordinates of X (n, d) that are equal for equal designs, shape (n, m)."""
+        coordinates = ModelCoordinates.of(self.space)
+        return X if coordinates is None else coordinates.array(X)
 
     def remaining(self, X: Array) -> Array:
         """Rows of X (n, d) that this place can have; if there are none, discrete neighbours of points gone.

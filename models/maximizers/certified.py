@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fieldcraft.models.acquisition import MomentFunction, MomentScore, Score
 from fieldcraft.models.capability import Capability
-from fieldcraft.models.certified.box_region import Region, refuse_uneven
+from fieldcraft.models.certified.box_region import Region, refuse_folds, refuse_uneven
 from fieldcraft.models.certified.branch_and_bound import Bounds, Found, Limits, Search
 from fieldcraft.models.certified.posterior_bounds import Process, ScoreBounds
 from fieldcraft.models.gaussian.grouped_process import UnitProcess, unit_process
@@ -131,13 +131,15 @@ class Certified:
         """Accept a space that can be halved.
 
         Raises:
-            ValueError: it has images, whole numbers with a logarithmic scale, or categories of too many combinations.
+            ValueError: it is not plain, has images, whole numbers with a logarithmic scale, or categories of too many
+                combinations.
         """
         if space.images:
             raise ValueError(
                 f"The maximizer certified cannot halve the {space.dimension} coordinates of a space with images: use "
                 "`maximizer: multistart`."
             )
+        refuse_folds(space, "certified")
         refuse_uneven(space, "certified")
         roots = math.prod(group.stop - group.start for group in space.groups)
         if roots > _MOST_ROOTS:

@@ -169,7 +169,7 @@ class Multistart:
         """
         from botorch.optim.batched_lbfgs_b import fmin_l_bfgs_b_batched
 
-        free, (low, high), losses = ~place.fixed, place.space.bounds, place.scaled_losses(starts)
+        free, (low, high), losses = ~place.fixed, place.space.reach, place.scaled_losses(starts)
 
         def of_free(moved: Array, batch_indices: list[int]) -> tuple[Array, Array]:
             X = starts[batch_indices]
@@ -223,9 +223,9 @@ def _best(X: Array, values: Array) -> tuple[Array, float]:
 
 
 def _box(space: SearchSpace, starts: Array) -> tuple[Array, Array]:
-    """Bounds of the search from starts (..., d): a discrete coordinate stays where it is."""
+    """Bounds of the search from starts (..., d): a discrete coordinate stays where it is, a periodic one has none."""
     fixed = fixed_columns(space)
-    low, high = space.bounds
+    low, high = space.reach
     return np.where(fixed, starts, low), np.where(fixed, starts, high)
 
 

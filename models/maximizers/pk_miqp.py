@@ -11,7 +11,7 @@ import torch
 
 from fieldcraft.models.acquisition import MomentScore, Score
 from fieldcraft.models.capability import Capability
-from fieldcraft.models.certified.box_region import refuse_uneven
+from fieldcraft.models.certified.box_region import refuse_folds, refuse_uneven
 from fieldcraft.models.certified.piecewise_process import PiecewiseProcess, interpolated
 from fieldcraft.models.certified.scip_program import Effort, Program, Solved
 from fieldcraft.models.gaussian.grouped_process import UnitProcess, unit_process
@@ -118,13 +118,14 @@ class PKMIQP:
         """Accept a space that the program can state.
 
         Raises:
-            ValueError: it has images, or whole numbers with a logarithmic scale.
+            ValueError: it is not plain, has images, or whole numbers with a logarithmic scale.
         """
         if space.images:
             raise ValueError(
                 f"The maximizer pk_miqp cannot search the {space.dimension} coordinates of a space with images: use "
                 "`maximizer: multistart`."
             )
+        refuse_folds(space, "pk_miqp")
         refuse_uneven(space, "pk_miqp")
 
     def _process(self, score: MomentScore, chosen: Array, space: SearchSpace) -> PiecewiseProcess:

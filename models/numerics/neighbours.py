@@ -7,7 +7,8 @@ import numpy as np
 
 from fieldcraft.models.observations import Array
 from fieldcraft.physics.geometry.mixtures import Mixture
-from fieldcraft.physics.space import Categorical, Integer, SearchSpace, Variable
+from fieldcraft.physics.space import SearchSpace, Variable
+from fieldcraft.physics.structure.categories import Categorical, counted
 
 # Whole numbers that are exchanged in ratios of larger numbers are not exchanged.
 _LARGEST_RATIO = 100
@@ -17,9 +18,9 @@ _PARALLEL = 1e-9
 def neighbours(space: SearchSpace, x: Array) -> Array:
     """Feasible points (n, d) that differ from the encoded x (d,) in one discrete variable, or in two that are tied.
 
-    An integer goes 1, 2, 4, ... steps up and down, a category to every other level. Continuous variables stay where
-    they are, unless a known constraint moves them (see SearchSpace.repair). Integers that an equality ties to each
-    other are exchanged in the ratio that keeps it.
+    An integer or an ordered category goes 1, 2, 4, ... steps up and down, another category to every other level.
+    Continuous variables stay where they are, unless a known constraint moves them (see SearchSpace.repair). Integers
+    that an equality ties to each other are exchanged in the ratio that keeps it.
     """
     moved, columns = list[Array](), space.columns
     tied = {int(one) for mixture in space.mixtures if not mixture.filled for one in mixture.columns}
@@ -35,16 +36,17 @@ def neighbours(space: SearchSpace, x: Array) -> Array:
 
 def _others(variable: Variable, values: Array) -> Array:
     """Encoded values, shape (n, width), that one move of a variable reaches."""
-    if isinstance(variable, Categorical):
+    if isinstance(variable, Categorical) and not variable.ordered:
         levels = np.eye(variable.width)
         return np.asarray(levels[np.argmax(values) != np.arange(variable.width)])
-    if not isinstance(variable, Integer) or variable.high == variable.low:
+    number = counted(variable)
+    if number is None or number.high == number.low:
         return np.empty((0, variable.width))
-    here, spread = float(values[0]), variable.high - variable.low
-    if variable.log:
-        whole = variable.decode(values)
+    here, spread = float(values[0]), number.high - number.low
+    if number.log:
+        whole = number.decode(values)
         moved = whole + np.outer([-1, 1], 2 ** np.arange(spread.bit_length())).ravel()
-        return variable.coordinates(moved[(moved >= variable.low) & (moved <= variable.high), None].astype(np.float64))
+        return number.coordinates(moved[(moved >= number.low) & (moved <= number.high), None].astype(np.float64))
     sizes = 2.0 ** np.arange(spread.bit_length()) * 2 / spread
     there = np.concatenate([here - sizes, here + sizes])
     return np.asarray(there[np.abs(there) <= 1 + 1 / spread][:, None])

@@ -71,7 +71,11 @@ def every_point(space: SearchSpace, limit: int) -> Array | None:
     numbers = np.array(list(product(*(range(n) for n in counts))))
     columns = zip(space.variables, counts, numbers.T, strict=True)
     X = np.concatenate([_numbered(variable, n, column) for variable, n, column in columns], axis=1)
-    return space.repair(X[is_feasible(space, X)])
+    X = space.repair(X[is_feasible(space, X)])
+    if space.plain:
+        return X
+    _, first = np.unique(space.folds.canonical(X).round(9), axis=0, return_index=True)  # each design once
+    return X[np.sort(first)]
 
 
 def is_feasible(space: SearchSpace, X: Array) -> NDArray[np.bool_]:
@@ -146,7 +150,7 @@ def _values(variable: Variable, u: Array) -> Array:
 
 def _numbered(variable: Variable, levels: int, numbers: NDArray[np.int64]) -> Array:
     """Encoded values (n, width) of a discrete variable, by their numbers from 0, shape (n,)."""
-    if isinstance(variable, Categorical):
+    if isinstance(variable, Categorical) and not variable.ordered:
         return np.asarray(np.eye(levels)[numbers])
     if isinstance(variable, Integer) and variable.log:
         return variable.coordinates((variable.low + numbers[:, None]).astype(np.float64))

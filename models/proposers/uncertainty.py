@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fieldcraft.models.coordinates.model_coordinates import ModelCoordinates
 from fieldcraft.models.linear.conditioning import Factor
 from fieldcraft.models.numerics.checks import refuse_below
 from fieldcraft.models.numerics.point_sets import sobol_points, take
@@ -60,15 +61,18 @@ class Uncertainty:
         return np.array(list(islice(self._points(space, rng), start, start + q)))
 
     def _points(self, space: SearchSpace, rng: np.random.Generator) -> Iterator[Array]:
-        network = Perceptron(space.dimension, self.width, self.depth, self.activation, w_std=math.sqrt(2))
+        seen = ModelCoordinates.of(space)
+        d = space.dimension if seen is None else seen.dimension
+        network = Perceptron(d, self.width, self.depth, self.activation, w_std=math.sqrt(2))
         theta = network.initial(torch_generator(rng))
         pools = sobol_points(space, rng)
-        chosen = torch.empty(0, space.dimension, dtype=torch.float64)
+        chosen = torch.empty(0, d, dtype=torch.float64)
         while True:
             pool = torch.from_numpy(take(pools, self.candidates))
-            picked = pool[_most_uncertain(self._rows(network, theta, pool), self._rows(network, theta, chosen))]
-            yield from picked.numpy()
-            chosen = torch.cat([chosen, picked])
+            told = pool if seen is None else seen(pool)
+            picked = _most_uncertain(self._rows(network, theta, told), self._rows(network, theta, chosen))
+            yield from pool[picked].numpy()
+            chosen = torch.cat([chosen, told[picked]])
 
     def _rows(self, network: Perceptron, theta: Tensor, X: Tensor) -> Passes:
         rows = network.passes(theta, X)

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fieldcraft.models.observations import Array
-from fieldcraft.physics.space import Categorical, Integer, SearchSpace
+from fieldcraft.physics.space import Integer, SearchSpace
+from fieldcraft.physics.structure.categories import Categorical, counted
 
 Value = float | int | str
 _ROUNDING = 1e-9  # encoded points this close are one design
@@ -25,7 +26,7 @@ class Coordinate:
         low: Least value of a real or whole one.
         high: Greatest value of a real or whole one.
         levels: Levels of a choice.
-        number: The variable of a whole one.
+        number: The variable of a whole one; the place of an ordered level.
     """
 
     name: str
@@ -65,11 +66,12 @@ def coordinates(space: SearchSpace) -> tuple[Coordinate, ...]:
     """Parameters of a space; a variable with a single value has no parameter."""
     found, column = list[Coordinate](), 0
     for variable in space.variables:
-        if isinstance(variable, Categorical):
+        number = counted(variable)
+        if isinstance(variable, Categorical) and number is None:
             found.append(Coordinate(f"x{column}", column, "choice", levels=variable.levels))
-        elif isinstance(variable, Integer):
-            ends = float(variable.low), float(variable.high)
-            found.append(Coordinate(f"x{column}", column, "whole", *ends, number=variable))
+        elif number is not None:
+            ends = float(number.low), float(number.high)
+            found.append(Coordinate(f"x{column}", column, "whole", *ends, number=number))
         else:
             found += [Coordinate(f"x{at}", at, "real") for at in range(column, column + variable.width)]
         column += variable.width

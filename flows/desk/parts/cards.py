@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fieldcraft.flows.analysis.existing import absent
 from fieldcraft.flows.desk.board import Standing
 from fieldcraft.flows.spec.campaign_file import CampaignSpec, stored
 from fieldcraft.flows.text import clock, counted
@@ -36,6 +37,7 @@ class Strip:
         at: Place on the strip; None where the space does not say.
         seen: Places of earlier trials.
         best: Place of the best one.
+        exists: False for a variable that the levels of the design do not have: it is no part of the card.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Strip:
     at: Position = None
     seen: tuple[float, ...] = ()
     best: Position = None
+    exists: bool = True
 
     @property
     def told(self) -> str:
@@ -75,7 +78,13 @@ def cards_of(
         {
             **entry,
             "choice": f"{entry['trial']}@{entry['revision']}-{entry['digest']}",
-            "strips": [_strip(entry, name, space, seen, best) for name in entry["design"]],
+            "strips": [
+                replace(
+                    _strip(entry, name, space, seen, best),
+                    exists=name not in absent(standing.campaign, entry["design"]),
+                )
+                for name in entry["design"]
+            ],
             "nearest": nearest(standing, space, entry["design"], seen),
             "why": _edited(entry) if entry["edited"] else reasons(trials[entry["trial"]]),
             "asked": trials[entry["trial"]].created,
@@ -141,15 +150,17 @@ def nearest(
 ) -> list[tuple[str, str, str]]:
     """Earlier trials closest to a design: id, distance in % of the ranges, and result.
 
-    The distance is the root mean square, over the variables, of the difference as a share of the range; for levels it
-    is 0 or 1.
+    The distance is the root mean square, over the variables, of the difference as a share of the range; for levels
+    without order it is 0 or 1, and for variables that do not exist in one of the two it is 0.
     """
     if space is None or not seen:
         return []
     key = tuple(trial.id for trial in seen)
     known = standing.once(key, lambda: _coordinates(space, [trial.actual for trial in seen]))
     apart = np.nan_to_num(known - _coordinates(space, [design]))
-    levels = [isinstance(variable, Categorical) for variable in space.variables]
+    around = [variable.name in space.folds.periodic for variable in space.variables]
+    apart[:, around] = np.remainder(apart[:, around] + 0.5, 1.0) - 0.5
+    levels = [isinstance(variable, Categorical) and not variable.ordered for variable in space.variables]
     apart[:, levels] = apart[:, levels] != 0
     distance = np.sqrt((apart**2).mean(axis=1))
     order = np.argsort(distance, kind="stable")[:_NEAREST]
@@ -159,7 +170,8 @@ def nearest(
 
 def _coordinates(space: SearchSpace, designs: Sequence[Mapping[str, Level]]) -> NDArray[np.float64]:
     """Designs as coordinates, shape (n, variables): a share of the range, a level's place; NaN where it has neither."""
-    shares = [[_share(variable, design.get(variable.name)) for variable in space.variables] for design in designs]
+    told = [space.folds.existing(design) for design in designs]
+    shares = [[_share(variable, design.get(variable.name)) for variable in space.variables] for design in told]
     return np.array(shares, dtype=float).reshape(len(designs), len(space.variables))
 
 

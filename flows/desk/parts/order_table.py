@@ -4,6 +4,7 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fieldcraft.flows.analysis.existing import existing
 from fieldcraft.flows.files.tables import write_rows
 from fieldcraft.flows.text import printable
 from fieldcraft.storage.records import CampaignRecord
@@ -25,7 +26,11 @@ def order_table(campaign: CampaignRecord, orders: Sequence[Mapping[str, Any]]) -
     measured = [_titled(each["name"], each["unit"]) for each in outputs]
     header = ["key", "trial", *(_titled(name, units.get(name, "")) for name in variables), *measured, "notes"]
     rows = [
-        [order["order"], order["trial"], *(printable(str(order["design"][name])) for name in variables)]
+        [
+            order["order"],
+            order["trial"],
+            *(printable(str(existing(campaign, order["design"]).get(name, ""))) for name in variables),
+        ]
         for order in sorted(orders, key=lambda order: str(order["trial"]))
     ]
     text = io.StringIO(_MARK)

@@ -171,6 +171,8 @@ def no_emulator(problem: Problem, space: SearchSpace) -> str | None:
     others = [variable.name for variable in space.variables if not isinstance(variable, Continuous)]
     if others:
         return f"that of the problem takes continuous variables alone, and {', '.join(others)} are others"
+    if reasons := space.folds.reasons:
+        return f"that of the problem takes each encoded point for a design of its own, and {'; '.join(reasons)}"
     return None
 
 

@@ -27,11 +27,13 @@ def uses_gradients(campaign: "Campaign") -> bool:
     """True if a campaign's surrogate may learn from gradients.
 
     False where noise is added to the results, which gradients have none of, and where another word of the algorithm
-    needs an exact Gaussian process of values alone.
+    needs an exact Gaussian process of values alone. False where several encoded points are one design.
     """
     from fieldcraft.models.surrogate import TakesGradients
 
     words, surrogate = campaign.algorithm, campaign.algorithm.surrogate
+    if not campaign.space.plain:  # a model sees other coordinates than those of the derivatives
+        return False
     if campaign.noise_sd or not (isinstance(surrogate, TakesGradients) and surrogate.uses_gradients):
         return False
     return all(
@@ -47,6 +49,8 @@ def told(campaign: "Campaign") -> str | None:
     said = f"simulator {given.kind!r} returns gradients"
     if uses_gradients(campaign):
         return f"{said}, and the surrogate {part.surrogate and part.surrogate.kind} learns from them."
+    if reasons := campaign.space.folds.reasons:
+        return f"{said}, and nothing learns from them: {'; '.join(reasons)}."
     if campaign.noise_sd:
         return f"{said}, and nothing learns from them: noise is added to the results alone."
     return f"{said}, and {part.in_words} does not learn from them: the surrogates exact_gp and emulated_gp do."

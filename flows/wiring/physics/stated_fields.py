@@ -24,7 +24,11 @@ def no_fields(problem: Problem, space: SearchSpace, *, network: bool = False) ->
     if problem.parametric is not None and problem.emulator != "equation" and not network:
         return "the problem has an emulator of its own beside its equation"
     others = [variable.name for variable in space.variables if not isinstance(variable, Continuous)]
-    return f"they teach for continuous variables alone, and {', '.join(others)} are others" if others else None
+    if others:
+        return f"they teach for continuous variables alone, and {', '.join(others)} are others"
+    if reasons := space.folds.reasons:
+        return f"they teach where each encoded point is a design of its own, and {'; '.join(reasons)}"
+    return None
 
 
 def told(campaign: "Campaign") -> str | None:

@@ -48,6 +48,11 @@ def require_repeats(campaign: "Campaign") -> None:
             f"algorithm.repeats: what a result is worth is computed by an exact Gaussian process, and {other}. Use "
             "exact_gp, or leave repeats out."
         )
+    if reasons := campaign.space.folds.reasons:
+        raise InputError(
+            f"algorithm.repeats: what a result is worth is computed where each encoded point is one design, and "
+            f"{'; '.join(reasons)}. Leave repeats out."
+        )
     if campaign.objective.goals:
         raise InputError(
             f"algorithm.repeats: what a result is worth is computed for one objective, and the problem has "

@@ -279,3 +279,15 @@ def test_every_colour_is_told_from_the_page_in_light_and_in_dark(colour, page):
 
     light, dark = sorted((luminance(colour), luminance(page)), reverse=True)
     assert (light + 0.05) / (dark + 0.05) >= 2.9
+
+
+def test_levels_in_order_and_gaps_where_a_variable_does_not_exist():
+    of = [trial(n, {"g": g, "x": 1.0 * n, "h": 5.0 * n}, {"f": n}) for n, g in enumerate(("L", "S", "M"), 1)]
+    record = campaign("f", units=("g", "x", "h"))
+    record.environment.update(orders={"g": ["S", "M", "L"]}, only_if={"h": {"g": ["S", "L"]}})
+    chart = valid(parallel(record, of, proposal={"g": "M", "x": 2.0, "h": 9.0}))
+    heights = {each["y"][1]: each["y"] for each in chart.data if each["name"] == "trials"}
+    assert [y[0] for _, y in sorted(heights.items())] == [1.0, 0.0, 0.5]  # L, S, M
+    assert [y[2] for _, y in sorted(heights.items())] == [0.0, pytest.approx(5 / 10), None]
+    assert named(chart, "this proposal")["y"][:3] == [0.5, 0.5, None]
+    assert [row[-2] for row in chart.rows] == [5.0, 10.0, None]

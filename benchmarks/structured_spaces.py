@@ -1,0 +1,194 @@
+"""Gain of telling a space what is known: angles, ordered levels, conditions, parts that may be exchanged.
+
+Each problem is searched by `gp_ei`'s words (exact_gp, log_ei, multistart), with the structure stated and with the same
+variables as plain ones; the regret of the best design so far is told. ``sorted`` leaves out the exchanged copies of
+each result from which models learn. One line a run: problem, form, seed, regrets.
+"""
+
+import argparse
+import json
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.optimize import minimize
+
+from fieldcraft.models.acquisitions.log_ei import LogEI
+from fieldcraft.models.algorithm import Algorithm
+from fieldcraft.models.coordinates.model_coordinates import ModelCoordinates
+from fieldcraft.models.maximizers.multistart import Multistart
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.proposers.sobol import Sobol
+from fieldcraft.models.surrogates.exact_gp import ExactGP
+from fieldcraft.physics.problems.chips import Chips
+from fieldcraft.physics.simulators.chips import HeatedPlateFindiff
+from fieldcraft.physics.space import Categorical, Continuous, Exchangeable, OnlyIf, SearchSpace
+
+LEVELS = tuple(f"s{i}" for i in range(9))
+CHIPS, MESH = Chips(), HeatedPlateFindiff()
+
+
+@dataclass(frozen=True)
+class Case:
+    """A problem to be minimised.
+
+    Args:
+        space: Its space, with its structure.
+        plain: The same variables without it.
+        read: Result of a design.
+        least: Least result.
+        start: Designs before the first model.
+        trials: All of them.
+    """
+
+    space: SearchSpace
+    plain: SearchSpace
+    read: Callable[[Mapping[str, Any]], float]
+    least: float
+    start: int
+    trials: int
+
+
+def torsion(first: float, second: float) -> Case:
+    """Energy of two angles and a length; its minimum is at the given angles, in degrees."""
+
+    def read(design: Mapping[str, Any]) -> float:
+        a, b = math.radians(design["a"] - first), math.radians(design["b"] - second)
+        turned = math.cos(a) + 0.5 * math.cos(2 * a) + math.cos(b) + 0.3 * math.cos(3 * b) + 0.7 * math.cos(a - b)
+        return 4 - turned + float(design["r"] - 0.3) ** 2
+
+    spaces = (
+        SearchSpace(
+            (*(Continuous(name, 0, 360, "deg", periodic=around) for name in "ab"), Continuous("r", 0, 1)),
+        )
+        for around in (True, False)
+    )
+    return Case(*spaces, read, 0.5, 8, 28)
+
+
+def methods() -> Case:
+    """Three methods, one with an option and one with two of its own."""
+
+    def read(design: Mapping[str, Any]) -> float:
+        common = float(design["x"] - 0.4) ** 2
+        if design["method"] == "a":
+            return 0.35 + common + 2 * float(design["t"] - 0.7) ** 2 + 0.1 * math.sin(9 * design["t"])
+        if design["method"] == "b":
+            p, q = design["p"] - 0.2, design["q"] - 0.8
+            return 0.1 + common + float(2 * p**2 + 1.5 * q**2 + 0.4 * p * q)
+        return 0.3 + common
+
+    variables = (Categorical("method", ("a", "b", "c")), *(Continuous(name, 0, 1) for name in "xtpq"))
+    only = tuple(OnlyIf(name, "method", (of,)) for name, of in (("t", "a"), ("p", "b"), ("q", "b")))
+    return Case(SearchSpace(variables, only_if=only), SearchSpace(variables), read, 0.1, 10, 24)
+
+
+def sizes() -> Case:
+    """Nine sizes in order and two numbers."""
+
+    def read(design: Mapping[str, Any]) -> float:
+        place = LEVELS.index(design["size"])
+        own = 0.04 * (place - 5.6) ** 2 + 0.15 * math.sin(1.3 * place)
+        return own + 2 * float(design["x"] - 0.1 * place) ** 2 + float(design["y"] - 0.3) ** 2
+
+    numbers = Continuous("x", 0, 1), Continuous("y", 0, 1)
+    spaces = (SearchSpace((Categorical("size", LEVELS, ordered=order), *numbers)) for order in (True, False))
+    least = min(0.04 * (i - 5.6) ** 2 + 0.15 * math.sin(1.3 * i) for i in range(9))
+    return Case(*spaces, read, least, 8, 22)
+
+
+def chips() -> Case:
+    """The chips' problem on 96 x 64 cells; its two chips are of one kind."""
+    variables, best = CHIPS.space.variables, CHIPS.optimum("minimize")
+    assert best is not None
+
+    def read(design: Mapping[str, Any]) -> float:
+        run = MESH.run(CHIPS, design, np.random.default_rng(0))
+        return float(CHIPS.evaluate(design, run)["max_temperature"])
+
+    swap = Exchangeable((("x1", "y1"), ("x2", "y2")))
+    return Case(SearchSpace(variables, exchangeable=(swap,)), SearchSpace(variables), read, best.value, 10, 22)
+
+
+def wells() -> Case:
+    """Two parts of one kind, each in one of two wells that want one each."""
+    wanted, names = np.array([[0.2, 0.7], [0.75, 0.3]]), ("x1", "y1", "x2", "y2")
+
+    def read(design: Mapping[str, Any]) -> float:
+        parts = np.array([design[name] for name in names]).reshape(2, 2)
+        apart = np.sum((parts[:, None] - wanted) ** 2, axis=2)
+        nearest = np.logaddexp(-8 * (apart[0, 0] + apart[1, 1]), -8 * (apart[0, 1] + apart[1, 0]))
+        return float(-nearest / 8 + 0.15 * np.sin(9 * parts[:, 0]).sum() + 0.1 * np.cos(7 * parts[:, 1]).sum())
+
+    variables = tuple(Continuous(name, 0, 1) for name in names)
+    swap = Exchangeable((("x1", "y1"), ("x2", "y2")))
+    starts = np.random.default_rng(0).random((60, 4))
+    least = min(
+        minimize(lambda v: read(dict(zip(names, v, strict=True))), start, bounds=[(0, 1)] * 4).fun for start in starts
+    )
+    return Case(SearchSpace(variables, exchangeable=(swap,)), SearchSpace(variables), read, float(least), 10, 24)
+
+
+CASES: dict[str, Callable[[], Case]] = {
+    "torsion-10-340": lambda: torsion(10, 340),
+    "torsion-200-100": lambda: torsion(200, 100),
+    "torsion-355-180": lambda: torsion(355, 180),
+    "methods": methods,
+    "sizes": sizes,
+    "wells": wells,
+    "chips": chips,
+}
+
+
+def alone(coordinates: ModelCoordinates, data: Observations) -> Observations:
+    """Each result once, its blocks sorted."""
+    return coordinates.seen(data)
+
+
+_TAUGHT = ModelCoordinates.taught
+
+
+def regrets(case: Case, form: str, seed: int) -> list[float]:
+    """Regret of the best design after each trial."""
+    space = case.plain if form == "plain" else case.space
+    ModelCoordinates.taught = alone if form == "sorted" else _TAUGHT  # type: ignore[method-assign]
+    algorithm = Algorithm(Sobol(), case.start, ExactGP(), LogEI(), Multistart())
+    X = algorithm.begin(space, 0, case.start, np.random.default_rng([seed, 0]))
+    y = [case.read(design) for design in space.decode(X)]
+    while len(y) < case.trials:
+        data = Observations(X, y, maximize=False, exact=True, space=space, columns=space.columns)
+        posterior = algorithm.fit(data, np.random.default_rng([seed, len(y), 1]))
+        rng = np.random.default_rng([seed, len(y), 2])
+        x = algorithm.propose(posterior, data, np.empty((0, space.dimension)), space, 1, rng).X
+        X, y = np.vstack([X, x]), [*y, case.read(space.decode(x)[0])]
+    return [float(best) - case.least for best in np.minimum.accumulate(y)]
+
+
+def main() -> None:
+    """Run what was asked for."""
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="+", choices=CASES, default=list(CASES))
+    parser.add_argument("--forms", nargs="+", choices=("plain", "stated", "sorted"), default=["plain", "stated"])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3, 4, 5])
+    parser.add_argument("--out", type=Path, help="file to which lines are appended")
+    asked = parser.parse_args()
+    for name in asked.only:
+        for form in asked.forms:
+            for seed in asked.seeds:
+                found = regrets(CASES[name](), form, seed)
+                line = json.dumps({"problem": name, "form": form, "seed": seed, "regrets": found})
+                print(line[:200], flush=True)
+                if asked.out:
+                    with asked.out.open("a") as file:
+                        file.write(line + "\n")
+
+
+if __name__ == "__main__":
+    main()

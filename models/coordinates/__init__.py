@@ -1,0 +1,1 @@
+"""Coordinates in which models see designs where several encoded points are one design."""

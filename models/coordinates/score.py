@@ -1,0 +1,77 @@
+"""Scores of models that see other coordinates than encoded points, as functions of encoded points."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fieldcraft.models.acquisition import BoundedScore, Score, ScreenedScore, ViolationScore
+from fieldcraft.models.coordinates.model_coordinates import ModelCoordinates
+from fieldcraft.models.scoring.gradients import with_gradients
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreOfDesigns:
+    """A score in the coordinates that a model sees, read at encoded points.
+
+    Args:
+        score: The score.
+        coordinates: Those coordinates.
+    """
+
+    score: Score
+    coordinates: ModelCoordinates
+
+    def value(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
+        """Worth of encoded X (n, d), shape (n,) (see Score.value)."""
+        return self.score.value(self.coordinates(X), slot, self.coordinates(chosen))
+
+    def value_and_grad(self, X: Tensor, slot: int, chosen: Tensor) -> tuple[Tensor, Tensor]:
+        """Values (n,) and gradients (n, d) at encoded X (n, d)."""
+        points = X.detach().clone().requires_grad_()
+        with torch.enable_grad():
+            seen = self.coordinates(points)
+        values, slopes = with_gradients(self.score, seen.detach(), slot, self.coordinates(chosen))
+        (gradients,) = torch.autograd.grad(seen, points, slopes)
+        return values, gradients
+
+    def screened(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
+        """Nearly ``value`` at encoded X (n, d), shape (n,), at less cost where the score has such a form."""
+        cheap = self.score.screened if isinstance(self.score, ScreenedScore) else self.score.value
+        return cheap(self.coordinates(X), slot, self.coordinates(chosen))
+
+
+@dataclass(frozen=True, eq=False)
+class BoundedScoreOfDesigns(ScoreOfDesigns):
+    """A bounded score, read at encoded points."""
+
+    score: BoundedScore
+
+    @property
+    def anchors(self) -> Tensor:
+        """Encoded points at or near which it counts, shape (m, d)."""
+        return self.coordinates.back(self.score.anchors)
+
+    def excess(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
+        """Excesses at encoded X (n, d), shape (n, k)."""
+        return self.score.excess(self.coordinates(X), slot, self.coordinates(chosen))
+
+
+@dataclass(frozen=True, eq=False)
+class ViolationScoreOfDesigns(ScoreOfDesigns):
+    """A score that is minus the sum of violations, read at encoded points."""
+
+    score: ViolationScore
+
+    def violations(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
+        """Smooth functions at encoded X (n, d), shape (n, k)."""
+        return self.score.violations(self.coordinates(X), slot, self.coordinates(chosen))
+
+
+def of_designs(score: Score, coordinates: ModelCoordinates) -> Score:
+    """A score in the coordinates that models see, as a score of encoded points."""
+    if isinstance(score, BoundedScore):
+        return BoundedScoreOfDesigns(score, coordinates)
+    if isinstance(score, ViolationScore):
+        return ViolationScoreOfDesigns(score, coordinates)
+    return ScoreOfDesigns(score, coordinates)
