@@ -119,12 +119,10 @@ class QuadraticConstraint:
         return hash((frozenset(self.products.items()), frozenset(self.coefficients.items()), self.upper))
 
     def __str__(self) -> str:
-        products = [
-            f"{value:g} {one}^2" if one == other else f"{value:g} {one}*{other}"
-            for (one, other), value in self.products.items()
-        ]
-        linear = [f"{value:g} {name}" for name, value in self.coefficients.items()]
-        return " + ".join([*products, *linear]) + f" <= {self.upper:g}"
+        products = {
+            f"{one}^2" if one == other else f"{one}*{other}": value for (one, other), value in self.products.items()
+        }
+        return f"{_sum_text({**products, **self.coefficients})} <= {self.upper:g}"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -202,7 +200,13 @@ def _check_sum(what: str, coefficients: Mapping[str, float]) -> None:
 
 
 def _sum_text(coefficients: Mapping[str, float]) -> str:
-    return " + ".join(f"{value:g} {name}" for name, value in coefficients.items())
+    """A sum as it is written by hand, such as ``x + 2 y - z``."""
+    text = ""
+    for name, value in coefficients.items():
+        sign = "-" if value < 0 else "+"
+        size = "" if abs(value) == 1 else f"{abs(value):g} "
+        text += f" {sign} {size}{name}" if text else f"{'-' if value < 0 else ''}{size}{name}"
+    return text
 
 
 def _check_pairs(pairs: Iterable[object]) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from fieldcraft.flows.commands.shared import Add, campaign_of, open_ledger, real, show, whole
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.settings import Settings
-from fieldcraft.flows.spec.base import is_number
 from fieldcraft.flows.text import quoted
 
 if TYPE_CHECKING:
@@ -195,6 +194,8 @@ def _pick(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _weights(given: str) -> dict[str, float]:
+    from fieldcraft.flows.spec.base import is_number
+
     found: dict[str, float] = {}
     for word in given.split(","):
         name, equals, weight = (part.strip() for part in word.partition("="))

@@ -51,7 +51,7 @@ class Foreseen:
         design: The design.
         cost: What one attempt at it costs.
         unit: Unit of that cost; empty where the campaign file names none.
-        outputs: The objective and, where the model knows them, the constraints, each of which is met where it is <= 0.
+        outputs: The objectives and, where the model knows them, the constraints, each of which is met where it is <= 0.
         feasible: Probability by the model that all constraints are met and there is a result; None where it knows none.
         iteration: Iteration of the model.
         algorithm: Algorithm of the campaign, in words.
@@ -157,11 +157,11 @@ def _trainings(site: Site, trial: Trial) -> Iterator[Product]:
 
 def _asked(site: Site, trial: Trial, design: Mapping[str, Level], model: LatestModel) -> Foreseen:
     X = site.campaign.space.encode([design])
-    mean, sd = predicted(model.posterior, X)
-    first, *others = site.campaign.problem.outputs
+    units = {output.name: output.unit for output in site.campaign.problem.outputs}
     known, feasible = _constraints(model, X)
-    outputs = [Moments(first.name, first.unit, float(mean[0]), float(sd[0]))]
-    outputs += [Moments(each.name, each.unit, *moments) for each, moments in zip(others, known, strict=False)]
+    of = site.campaign.objective
+    told = [*zip(of.outputs, _objectives(model, X), strict=True), *zip(of.constraints, known, strict=False)]
+    outputs = [Moments(name, units[name], *moments) for name, moments in told]
     return Foreseen(
         trial=trial.id,
         design=dict(design),
@@ -176,14 +176,26 @@ def _asked(site: Site, trial: Trial, design: Mapping[str, Level], model: LatestM
     )
 
 
+def _objectives(model: LatestModel, X: "NDArray[Any]") -> list[tuple[float, float]]:
+    """Moments of each objective at X (1, d), in its unit."""
+    from fieldcraft.models.feasibility.constrained import about_objective
+    from fieldcraft.models.pareto.posterior import SeveralObjectives
+
+    posterior = about_objective(model.posterior)
+    parts = posterior.parts if isinstance(posterior, SeveralObjectives) else (posterior,)
+    moments = [predicted(part, X) for part in parts]
+    return [(float(mean[0]), float(sd[0])) for mean, sd in moments]
+
+
 def _constraints(model: LatestModel, X: "NDArray[Any]") -> tuple[list[tuple[float, float]], float | None]:
-    """Moments of each constraint at X (1, d), in its unit, and the probability that all are met."""
+    """Moments of each constraint at X (1, d), in its unit, and the probability that all are met; None without any."""
     import torch
 
     from fieldcraft.models.feasibility.constrained import ConstrainedPosterior
 
-    if not isinstance(model.posterior, ConstrainedPosterior):
+    posterior = model.posterior
+    if not isinstance(posterior, ConstrainedPosterior) or not (posterior.constraints or posterior.hidden):
         return [], None
     x = torch.as_tensor(X)
     with torch.no_grad():
-        return model.posterior.in_units(x), float(model.posterior.log_feasible(x)[0].exp())
+        return posterior.in_units(x), float(posterior.log_feasible(x)[0].exp())

@@ -26,7 +26,7 @@ class _Result:
     unit: str = ""
     objective: Sense | None = None
     reference: float | None = None
-    sd: float | None = None
+    sd: float | None = field(default=None, metadata=LATER)
 
     __pydantic_config__: ClassVar[Mapping[str, Any]] = STRICT
 

@@ -92,6 +92,23 @@ def test_at_a_result_that_a_model_has_seen_it_predicts_that_result_with_its_cons
     assert sure > 0.9
 
 
+def test_every_objective_is_predicted_and_nothing_is_said_of_constraints_where_there_are_none(tmp_path, monkeypatch):
+    monkeypatch.setenv("FIELDCRAFT_MLFLOW", "off")
+    goals = {"minimize": {"spread": "K"}, "maximize": {"reach": "m"}}
+    algorithm = {"kind": "gp_ehvi", "start": {"n": 4}, "maximizer": CEI["maximizer"]}
+    pair = fc.campaign("pair", space={"x": (0.0, 1.0)}, **goals, budget=6, algorithm=algorithm, home=tmp_path)
+    for trial, row in pair.ask(4).iterrows():
+        pair.tell(trial, {"spread": (row.x - 0.4) ** 2, "reach": 3 + row.x})
+    pair.ask()
+    site = site_of(str(tmp_path), "pair", None)
+    seen = site.ledger.trial("pair-0002")
+    found = foreseen(site, site.ledger.trial("pair-0005"), {"x": repr(seen.design["x"])}, Models())
+    assert [(each.output, each.unit) for each in found.outputs] == [("spread", "K"), ("reach", "m")]
+    for each in found.outputs:
+        assert each.mean == pytest.approx(seen.outputs[each.output], abs=max(3 * each.sd, 1e-3))
+    assert found.feasible is None
+
+
 def test_where_the_model_of_a_trial_is_lost_the_newest_answers_and_without_any_the_reason_is_told(site):
     rod = fc.campaign("rod", home=site.campaign.settings.home)
     rod.tell(sent(rod, 1).index[0], {"spread": 0.2, "heat": -1.0})

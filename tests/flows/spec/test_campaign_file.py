@@ -437,7 +437,7 @@ def test_a_rival_for_boxes_is_refused_where_a_linear_constraint_holds(tmp_path):
     def asked(kind):
         return parse({**changed("problem.kind", "cut"), "algorithm": {"kind": kind, "start": {"n": 2}}}, "c.yaml")
 
-    with pytest.raises(InputError, match=r"algorithm.peer: .*known constraints .1 x <= 0.5.*passed on to optuna_tpe"):
+    with pytest.raises(InputError, match=r"algorithm.peer: .*known constraints .x <= 0.5.*passed on to optuna_tpe"):
         wire(asked("optuna_tpe"), settings)
     assert wire(asked("botorch_log_ei"), settings).spec.algorithm.in_words == "botorch_log_ei"
 

@@ -45,7 +45,7 @@ def learnt(made: Bench, **changes: object):
     product = product.model_copy(update={"payload": {**product.payload, **changes}})
     results = ledger.result_summaries("oven")
     seen = seen_by(product, ledger.summaries("oven"), results)
-    return data_of(site.campaign, product, seen, None, None, results), Trained.of(product)
+    return data_of(site.campaign, product, seen, None, results=results), Trained.of(product)
 
 
 def test_what_a_laboratory_states_trains_the_model_and_is_found_again(tmp_path, monkeypatch):

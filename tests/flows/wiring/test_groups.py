@@ -98,7 +98,7 @@ def test_maximizers_with_a_bound_take_a_sum_term_by_term(settings, maximizer):
         (
             ("grouped_gp", "add_ucb", "certified"),
             "cut",
-            "algorithm.maximizer: The constraint 1 x + 1 y <= 0.5 couples groups of variables that are searched one by "
+            "algorithm.maximizer: The constraint x + y <= 0.5 couples groups of variables that are searched one by "
             "one: put x, y into one of the surrogate's groups, or use `maximizer: multistart`.",
         ),
         (("grouped_gp", "add_ucb", "pk_miqp"), "cut", "put x, y into one of the surrogate's groups"),

@@ -17,7 +17,7 @@ from fieldcraft.models.constraints import Constraints
 from fieldcraft.models.coordinates.model_coordinates import ModelCoordinates
 from fieldcraft.models.coordinates.posterior import of_model
 from fieldcraft.models.maximizers.multistart import Multistart
-from fieldcraft.models.observations import Aim, Observations
+from fieldcraft.models.observations import Aim, EarlierResults, Observations
 from fieldcraft.models.proposers.sobol import Sobol
 from fieldcraft.models.proposers.uncertainty import Uncertainty
 from fieldcraft.models.rules.bound import Bound
@@ -80,6 +80,9 @@ def reading(design):
     return pair + math.cos(math.radians(design["phi"] - 350)) + heat
 
 
+BEFORE = EarlierResults("before", TRIALS, np.array([[1.1 * reading(design)] for design in SPACE.decode(TRIALS)]))
+
+
 def observed(X=TRIALS, **more):
     return Observations(
         X, list(map(reading, SPACE.decode(X))), maximize=False, space=SPACE, columns=SPACE.columns, **more
@@ -122,11 +125,20 @@ def test_models_learn_from_every_order_of_exchangeable_blocks():
         tuple(Continuous(name, -1, 1) for name in (*names, "x")),
         exchangeable=(Exchangeable(tuple((n,) for n in names)),),
     )
-    X = np.array([[0.3, -0.5, 0.1, 0.9], [0.2, 0.2, 0.2, -0.9]])
+    X, sds = np.array([[0.3, -0.5, 0.1, 0.9], [0.2, 0.2, 0.2, -0.9]]), np.array([[0.1, 0.2, np.nan], [0.3, 0.4, 0.5]])
     constraints, further, failed = np.array([[1.0], [2.0]]), np.array([[5.0], [6.0]]), np.array([[0.5, 0.5, 0.0, 0.4]])
     aims = (Aim(maximize=False), Aim(maximize=False))
     data = Observations(
-        X, [3.0, 4.0], maximize=False, space=space, constraints=constraints, failed=failed, aims=aims, further=further
+        X,
+        [3.0, 4.0],
+        maximize=False,
+        space=space,
+        constraints=constraints,
+        failed=failed,
+        aims=aims,
+        further=further,
+        sds=sds,
+        earlier=(EarlierResults("before", X[:1], np.array([[7.0, 8.0, 9.0]])),),
     )
     taught = ModelCoordinates(space).taught(data)
     orders = sorted([a, b, c, 0.9] for a, b, c in itertools.permutations((-0.5, 0.1, 0.3)))
@@ -136,6 +148,9 @@ def test_models_learn_from_every_order_of_exchangeable_blocks():
     assert taught.y.tolist() == [3.0] * 6 + [4.0]
     assert taught.constraints.ravel().tolist() == [1.0] * 6 + [2.0]
     assert taught.further.ravel().tolist() == [5.0] * 6 + [6.0]
+    assert taught.sds[:, 0].tolist() == [0.1] * 6 + [0.3]
+    assert sorted(taught.earlier[0].X.tolist()) == orders
+    assert taught.earlier[0].Y.tolist() == [[7.0, 8.0, 9.0]] * 6
     assert sorted(taught.failed.tolist()) == [[0.0, 0.5, 0.5, 0.4], [0.5, 0.0, 0.5, 0.4], [0.5, 0.5, 0.0, 0.4]]
     assert len(ModelCoordinates(space).seen(data)) == 2
 
@@ -168,7 +183,7 @@ def test_images_keep_their_pixels():
 @pytest.mark.parametrize("kind", SURROGATES)
 def test_every_surrogate_predicts_the_same_for_all_points_of_a_design(kind):
     surrogate = public_class("fieldcraft.models.surrogates", kind)(**SMALL.get(kind, {}))
-    data, words = observed(), algorithm(surrogate)
+    data, words = observed(earlier=(BEFORE,)), algorithm(surrogate)
     posterior = words.fit(data, np.random.default_rng(0))
     X = torch.from_numpy(SPACE.encode([DESIGNS, *SAME]))
     X[0, 2] = 1.0  # the other end of the period, which searches reach

@@ -5,13 +5,14 @@ import inspect
 import pytest
 
 from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.ledger.custody import Custody
 from fieldcraft.storage.ledger.queries import Queries
 from fieldcraft.storage.ledgers.postgresql import PostgresLedger
 from fieldcraft.storage.ledgers.sqlite import SqliteLedger
 
 PROMISES = {
     name: promise
-    for part in (Queries, Ledger)
+    for part in (Queries, Custody, Ledger)
     for name, promise in vars(part).items()
     if inspect.isfunction(promise) and not name.startswith("_")
 }
@@ -36,5 +37,6 @@ def test_a_back_end_offers_nothing_beside_the_contract_but_the_name_of_its_place
 
 
 def test_no_promise_is_made_twice():
-    assert not vars(Queries).keys() & vars(Ledger).keys() & PROMISES.keys()
+    parts = [vars(part).keys() & PROMISES.keys() for part in (Queries, Custody, Ledger)]
+    assert sum(map(len, parts)) == len(PROMISES)
     assert len(PROMISES) > 50
