@@ -38,8 +38,11 @@ class PosteriorOfDesigns:
 
     @property
     def remarks(self) -> Mapping[str, str]:
-        """Remarks of the beliefs."""
-        return self.beliefs.remarks
+        """Remarks of the beliefs; where they may count trials, with how many each result makes."""
+        remarks, orders = self.beliefs.remarks, len(self.coordinates.space.folds.exchanges)
+        if not remarks or orders == 1:
+            return remarks
+        return {**remarks, "orders": f"a result is a trial in each of up to {orders} orders of exchangeable blocks"}
 
     def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (n,) and variance (n,) at encoded X (n, d)."""

@@ -155,6 +155,15 @@ def test_models_learn_from_every_order_of_exchangeable_blocks():
     assert len(ModelCoordinates(space).seen(data)) == 2
 
 
+def test_remarks_that_count_trials_tell_that_orders_count():
+    posterior = algorithm(ExactGP(restarts=0, n_fitted=10)).fit(observed(), np.random.default_rng(0))
+    assert posterior.remarks == {
+        "hyperparameters": "from 10 of 18 trials",
+        "orders": "a result is a trial in each of up to 2 orders of exchangeable blocks",
+    }
+    assert algorithm(ExactGP(restarts=0)).fit(observed(), np.random.default_rng(0)).remarks == {}
+
+
 def test_the_way_back_leads_to_the_same_design():
     Z = SEEN(torch.from_numpy(TRIALS))
     back = SEEN.back(Z)
