@@ -51,7 +51,7 @@ class Foreseen:
         design: The design.
         cost: What one attempt at it costs.
         unit: Unit of that cost; empty where the campaign file names none.
-        outputs: The objective and, where the model knows them, the constraints, each of which is met where it is <= 0.
+        outputs: The objectives and, where the model knows them, the constraints, each of which is met where it is <= 0.
         feasible: Probability by the model that all constraints are met and there is a result; None where it knows none.
         iteration: Iteration of the model.
         algorithm: Algorithm of the campaign, in words.
@@ -157,11 +157,9 @@ def _trainings(site: Site, trial: Trial) -> Iterator[Product]:
 
 def _asked(site: Site, trial: Trial, design: Mapping[str, Level], model: LatestModel) -> Foreseen:
     X = site.campaign.space.encode([design])
-    mean, sd = predicted(model.posterior, X)
-    first, *others = site.campaign.problem.outputs
-    known, feasible = _constraints(model, X)
-    outputs = [Moments(first.name, first.unit, float(mean[0]), float(sd[0]))]
-    outputs += [Moments(each.name, each.unit, *moments) for each, moments in zip(others, known, strict=False)]
+    constraints, feasible = _constraints(model, X)
+    known = zip(site.campaign.problem.outputs, [*_objectives(model, X), *constraints], strict=False)
+    outputs = [Moments(each.name, each.unit, *moments) for each, moments in known]
     return Foreseen(
         trial=trial.id,
         design=dict(design),
@@ -174,6 +172,17 @@ def _asked(site: Site, trial: Trial, design: Mapping[str, Level], model: LatestM
         results=Trained.of(model.product).count,
         proposed=trial.origin.model is not None and trial.origin.model.iteration == model.product.iteration,
     )
+
+
+def _objectives(model: LatestModel, X: "NDArray[Any]") -> list[tuple[float, float]]:
+    """Moments of each objective at X (1, d), in its unit."""
+    from fieldcraft.models.feasibility.constrained import about_objective
+    from fieldcraft.models.pareto.posterior import SeveralObjectives
+
+    beliefs = about_objective(model.posterior)
+    parts = beliefs.parts if isinstance(beliefs, SeveralObjectives) else (beliefs,)
+    found = [predicted(part, X) for part in parts]
+    return [(float(mean[0]), float(sd[0])) for mean, sd in found]
 
 
 def _constraints(model: LatestModel, X: "NDArray[Any]") -> tuple[list[tuple[float, float]], float | None]:

@@ -92,6 +92,24 @@ def test_at_a_result_that_a_model_has_seen_it_predicts_that_result_with_its_cons
     assert sure > 0.9
 
 
+def test_of_several_objectives_each_is_predicted_under_its_own_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("FIELDCRAFT_MLFLOW", "off")
+    senses = {"minimize": {"spread": "K"}, "maximize": {"gain": "W"}, "constraints": {"heat": "J"}}
+    words = CEI | {"acquisition": {"kind": "log_ehvi"}}
+    space = {"x": (0.0, 1.0, "m"), "power": (0.0, 50.0, "W")}
+    rod = fc.campaign("rod", space=space, **senses, budget=9, algorithm=words, approval="human", home=tmp_path)
+    for trial, row in sent(rod, 5).iterrows():
+        told = {"spread": (row.x - 0.4) ** 2, "gain": 1000 + row.power, "heat": row.power - 20 * row.x - 15}
+        rod.tell(trial, told)
+    rod.ask()
+    site = site_of(str(tmp_path), "rod", None)
+    seen = site.ledger.trial("rod-0002")
+    found = foreseen(site, seen, {}, Models())
+    assert [(each.output, each.unit) for each in found.outputs] == [("spread", "K"), ("gain", "W"), ("heat", "J")]
+    for each in found.outputs:
+        assert each.mean == pytest.approx(seen.outputs[each.output], abs=max(3 * each.sd, 1e-3))
+
+
 def test_where_the_model_of_a_trial_is_lost_the_newest_answers_and_without_any_the_reason_is_told(site):
     rod = fc.campaign("rod", home=site.campaign.settings.home)
     rod.tell(sent(rod, 1).index[0], {"spread": 0.2, "heat": -1.0})
