@@ -161,11 +161,14 @@ def _told(asked: Mapping[str, Any], models: "Models") -> dict[str, Any]:
 
 
 def _serve() -> None:
+    answers = os.dup(1)
+    os.dup2(2, 1)  # whatever code of a campaign prints is no answer
     from fieldcraft.flows.predictions.of_trial import Models
 
     models = Models()
-    while select.select([0], [], [], _IDLE_S)[0] and (line := sys.stdin.buffer.readline()):
-        print(json.dumps(_told(json.loads(line), models)), flush=True)
+    with os.fdopen(answers, "w") as told:
+        while select.select([0], [], [], _IDLE_S)[0] and (line := sys.stdin.buffer.readline()):
+            print(json.dumps(_told(json.loads(line), models)), file=told, flush=True)
 
 
 if __name__ == "__main__":

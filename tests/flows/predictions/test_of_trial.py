@@ -190,6 +190,39 @@ def test_the_desk_predicts_what_was_edited_and_what_somebody_would_edit(site):
         models.close()
 
 
+LOUD = """print("imported")
+
+from dataclasses import dataclass
+
+from fieldcraft.physics.problems.branin import Branin
+
+
+@dataclass(frozen=True)
+class Loud(Branin):
+    def cost(self, design):
+        print("asked what it costs")
+        return 1.0
+"""
+
+
+def test_what_code_of_a_campaign_prints_is_no_answer(tmp_path, monkeypatch):
+    (tmp_path / "plugins" / "problems").mkdir(parents=True)
+    (tmp_path / "plugins" / "problems" / "loud.py").write_text(LOUD)
+    monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(tmp_path / "plugins"))
+    file, home = tmp_path / "loud.yaml", tmp_path / "home"
+    file.write_text(
+        "name: loud\nseed: 1\nsense: minimize\nproblem: {kind: loud}\nsimulator: {kind: function}\n"
+        "dispatcher: {kind: inline}\nalgorithm: {kind: gp_ei, start: {n: 2}}\nbudget: {trials: 3}\n"
+    )
+    assert main(["run", str(file), "--home", str(home)]) == 0
+    models = ModelProcess(home)
+    try:
+        told = [asyncio.run(models.ask("loud", f"loud-000{number}", {})) for number in (3, 2, 3)]
+    finally:
+        models.close()
+    assert [each["trial"] for each in told] == ["loud-0003", "loud-0002", "loud-0003"]
+
+
 def test_a_question_that_takes_too_long_or_comes_behind_too_many_is_answered_so(site, monkeypatch):
     models = ModelProcess(site.campaign.settings.home)
 
