@@ -110,25 +110,30 @@ def _kept(campaign: "Campaign") -> bool:
 
 def _ledger(settings: Settings, source: WarmStart) -> Ledger:
     try:
-        place = settings.ledger if source.home is None else _within(settings.records, source.home) / "ledger.sqlite"
+        place = settings.ledger if source.home is None else _within(settings.records, source.home)
         return open_ledger(place, upgrade=False)
     except LedgerError as error:
         raise InputError(f"warm_start: the ledger of campaign {quoted(source.campaign)}: {error}") from None
 
 
 def _within(folder: Path | None, home: str) -> Path:
+    """Place of the ledger of a home in the folder of records."""
     if folder is None:
         raise InputError(
             f"warm_start.home: {quoted(home)} is given, and the operator names no folder of records. Ask for "
             "FIELDCRAFT_RECORDS to be set."
         )
-    path = (folder / home).resolve()
-    if not path.is_relative_to(folder.resolve()) or not path.is_dir():
+    try:
+        file = (folder / home / "ledger.sqlite").resolve()
+        inside = file.is_relative_to(folder.resolve()) and file.parent.is_dir()
+    except (OSError, ValueError, RuntimeError):  # a name that no disk takes, or a link to itself
+        inside = False
+    if not inside:
         raise InputError(
             f"warm_start.home: {quoted(home)} is no folder in {folder}, which FIELDCRAFT_RECORDS names. Put the other "
             "home there."
         )
-    return path
+    return file
 
 
 def _record(campaign: "Campaign", source: WarmStart, ledger: Ledger, place: str) -> CampaignRecord:

@@ -130,5 +130,15 @@ def test_another_home_is_read_from_the_folder_of_records(home, tmp_path):
     settings = settings_from({"FIELDCRAFT_RECORDS": str(home.parent)}, home=tmp_path)
     source = {"campaign": "old", "home": home.name}
     assert told(wire(parse({**NEW, "warm_start": source}), settings)) == "it begins with 8 results of campaign 'old'."
+
+
+@pytest.mark.parametrize("place", ["../..", "/etc", "a\0b", "a" * 300, "\ud800", "loop", "out", "linked"])
+def test_another_home_outside_the_folder_of_records_is_one_clear_error(home, tmp_path, place):
+    records = tmp_path / "records"
+    (records / "linked").mkdir(parents=True)
+    (records / "loop").symlink_to("loop")
+    (records / "out").symlink_to(home)
+    (records / "linked" / "ledger.sqlite").symlink_to(home / "ledger.sqlite")
+    settings = settings_from({"FIELDCRAFT_RECORDS": str(records)}, home=tmp_path)
     with pytest.raises(InputError, match="is no folder in"):
-        wire(parse({**NEW, "warm_start": {**source, "home": "../.."}}), settings)
+        wire(parse({**NEW, "warm_start": {"campaign": "old", "home": place}}), settings)
