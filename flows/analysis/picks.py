@@ -64,10 +64,11 @@ def by_weights(found: Mapping[str, Any], weights: Mapping[str, float]) -> str:
     if wrong or not any(weights.values()):
         said = f"that of {wrong[0]} is {weights[wrong[0]]}" if wrong else "all are 0"
         raise InputError(f"Weights are finite and >= 0, one of them above 0, and {said}. Nothing was recorded.")
-    total = sum(weights.values())
+    most = max(weights.values())
+    shares = [weights[name] / most for name in names]  # of any finite weights a finite sum
     members = _members(found)
-    sums = {t: sum(weights[name] * each for name, each in zip(names, z, strict=True)) for t, z in members.items()}
-    return _least({trial: value / total for trial, value in sums.items()}, "the best by these weights")
+    sums = {t: sum(share * each for share, each in zip(shares, z, strict=True)) for t, z in members.items()}
+    return _least({trial: value / sum(shares) for trial, value in sums.items()}, "the best by these weights")
 
 
 def require_on_front(
@@ -159,7 +160,9 @@ def _members(found: Mapping[str, Any]) -> dict[str, list[float]]:
     columns = []
     for each in found["objectives"]:
         sign = -1.0 if each["sense"] == "maximize" else 1.0
-        values = [sign * entry["outputs"][each["output"]] for entry in found["trials"]]
+        values = [
+            sign * entry["outputs"][each["output"]] / 2 for entry in found["trials"]
+        ]  # so that no span is infinite
         span = max(values) - min(values)
         columns.append([(value - min(values)) / span if span else 0.0 for value in values])
     return {entry["trial"]: [column[i] for column in columns] for i, entry in enumerate(found["trials"])}

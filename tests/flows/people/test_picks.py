@@ -68,6 +68,14 @@ def test_weights_are_of_the_front_s_own_ranges():
     assert by_weights(front((2.0, 3.0)), {"price": 1, "yield": 5}) == "t0"
 
 
+def test_the_greatest_numbers_are_weights_and_results_too():
+    points = [(0.0, 0.0), (1.0, 8.0), (4.0, 10.0)]
+    assert by_weights(front(*points), {"price": 1e308, "yield": 1e308}) == "t1"
+    assert by_weights(front(*points), {"price": 1e308, "yield": 5e-324}) == "t0"
+    wide = [(1e308 * (x / 2 - 1), 1e308 * (y / 5 - 1)) for x, y in points]
+    assert by_weights(front(*wide), {"price": 1, "yield": 5}) == "t2"
+
+
 @pytest.mark.parametrize(
     ("points", "match"),
     [
