@@ -17,7 +17,7 @@ from fieldcraft.models.constraints import Constraints
 from fieldcraft.models.coordinates.model_coordinates import ModelCoordinates
 from fieldcraft.models.coordinates.posterior import of_model
 from fieldcraft.models.maximizers.multistart import Multistart
-from fieldcraft.models.observations import Aim, Observations
+from fieldcraft.models.observations import Aim, EarlierResults, Observations
 from fieldcraft.models.proposers.sobol import Sobol
 from fieldcraft.models.proposers.uncertainty import Uncertainty
 from fieldcraft.models.rules.bound import Bound
@@ -138,6 +138,22 @@ def test_models_learn_from_every_order_of_exchangeable_blocks():
     assert taught.further.ravel().tolist() == [5.0] * 6 + [6.0]
     assert sorted(taught.failed.tolist()) == [[0.0, 0.5, 0.5, 0.4], [0.5, 0.0, 0.5, 0.4], [0.5, 0.5, 0.0, 0.4]]
     assert len(ModelCoordinates(space).seen(data)) == 2
+
+
+def test_earlier_results_come_in_every_order_until_those_are_more_than_a_model_takes():
+    names = tuple("abcd")
+    space = SearchSpace(
+        tuple(Continuous(name, -1.0, 1.0) for name in names),
+        exchangeable=(Exchangeable(tuple((name,) for name in names)),),
+    )
+    for n, rows in ((83, 24 * 83), (84, 84)):
+        X = space.sample(n, np.random.default_rng(2))
+        old = EarlierResults("old", X, X.sum(axis=1)[:, None])
+        data = Observations(X[:3], X[:3].sum(axis=1), maximize=False, space=space, earlier=(old,))
+        (taught,) = ModelCoordinates(space).taught(data).earlier
+        assert len(taught.X) == rows
+        assert taught.Y[:, 0] == pytest.approx(taught.X.sum(axis=1))
+    assert np.all(np.diff(taught.X) >= 0)
 
 
 def test_the_way_back_leads_to_the_same_design():
