@@ -1,5 +1,7 @@
 """Campaigns that begin with the results of an earlier one: read once, kept by digest, and one error if wrong."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -13,8 +15,10 @@ from fieldcraft.flows.steps.one_pass import Ref, make_pass
 from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.context import site_of
 from fieldcraft.flows.wiring.create import created
-from fieldcraft.flows.wiring.warm.kept import earlier_at
+from fieldcraft.flows.wiring.warm.kept import earlier_at, first_designs
 from fieldcraft.flows.wiring.warm.sources import told
+from fieldcraft.models.observations import EarlierResults
+from fieldcraft.storage.objective import Objective
 from fieldcraft.storage.open_ledger import open_ledger
 
 OLD = {
@@ -75,6 +79,13 @@ def test_the_first_design_is_the_earlier_best_and_models_learn_from_the_earlier_
     (earlier,) = earlier_at(site.campaign, site.ledger)
     assert earlier.name == "old" and earlier.Y[:, 0].tolist() == [trial.outputs["value"] for trial in old]
     assert np.array_equal(earlier.X, site.campaign.space.encode([trial.design for trial in old]))
+
+
+def test_the_earlier_best_violates_least_though_one_constraint_never_changes():
+    campaign = SimpleNamespace(objective=Objective("value", maximize=False))
+    X, Y = np.arange(6.0).reshape(3, 2) / 6, np.array([[1.0, 0.5, 9.0], [2.0, 0.5, 3.0], [3.0, 0.5, 5.0]])
+    found = first_designs(campaign, (EarlierResults("old", X, Y),))
+    assert found.tolist() == X[[1]].tolist()
 
 
 def test_what_was_read_is_kept_though_the_earlier_campaign_grows_and_the_new_one_is_interrupted(home, tmp_path):
