@@ -11,6 +11,7 @@ from typing import Any
 from fieldcraft.flows.analysis.best import objective_of
 from fieldcraft.flows.analysis.front import front_data
 from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.text import quoted
 from fieldcraft.storage.records import CampaignRecord, Event, Trial, TrialSummary
 
 # Sums of z that differ by less are the same: a pick must not depend on rounding.
@@ -42,6 +43,27 @@ def knee(found: Mapping[str, Any]) -> str:
             "weights. Nothing was recorded."
         )
     return _least(sums, "the knee")
+
+
+def as_weights(given: Mapping[str, Any]) -> dict[str, float]:
+    """Weights of outputs as numbers.
+
+    Raises:
+        InputError: they are no mapping, or one is no number that a float holds.
+    """
+    if not isinstance(given, Mapping):
+        raise InputError(
+            f"The weights are {quoted(given)}: give one by the name of each objective. Nothing was recorded."
+        )
+    found = {}
+    for name, weight in given.items():
+        try:
+            found[str(name)] = float(weight)
+        except (TypeError, ValueError, OverflowError):
+            raise InputError(
+                f"The weight of {name} is {quoted(weight)}: give a finite number >= 0. Nothing was recorded."
+            ) from None
+    return found
 
 
 def by_weights(found: Mapping[str, Any], weights: Mapping[str, float]) -> str:

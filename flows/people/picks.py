@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fieldcraft.flows.analysis.front import front_data
-from fieldcraft.flows.analysis.picks import by_weights, knee, require_on_front, several
+from fieldcraft.flows.analysis.picks import as_weights, by_weights, knee, require_on_front, several
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.identity import Person
 from fieldcraft.flows.people.decisions import one_winner, require_seen
@@ -64,7 +64,7 @@ def pick(ledger: Ledger, person: Person, campaign: str, wanted: Wanted, why: str
     elif wanted.knee:
         trial, how = ledger.trial(knee(found)), {"rule": "the knee"}
     else:
-        weights = {name: float(weight) for name, weight in (wanted.weights or {}).items()}
+        weights = as_weights(wanted.weights or {})
         trial, how = ledger.trial(by_weights(found, weights)), {"rule": "weights", "weights": weights}
     require_on_front(record, found, trial)
     with one_winner(ledger, [trial]):
