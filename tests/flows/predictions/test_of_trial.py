@@ -205,7 +205,9 @@ class Loud(Branin):
 """
 
 
-def test_what_code_of_a_campaign_prints_is_no_answer(tmp_path, monkeypatch):
+def test_what_code_of_a_campaign_prints_is_no_answer_and_a_process_that_is_stuck_is_not_waited_for(
+    tmp_path, monkeypatch
+):
     (tmp_path / "plugins" / "problems").mkdir(parents=True)
     (tmp_path / "plugins" / "problems" / "loud.py").write_text(LOUD)
     monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(tmp_path / "plugins"))
@@ -218,6 +220,10 @@ def test_what_code_of_a_campaign_prints_is_no_answer(tmp_path, monkeypatch):
     models = ModelProcess(home)
     try:
         told = [asyncio.run(models.ask("loud", f"loud-000{number}", {})) for number in (3, 2, 3)]
+        monkeypatch.setattr(process, "ANSWER_S", 0.5)
+        os.kill(models._child.pid, signal.SIGSTOP)
+        with pytest.raises(Unavailable, match="did not answer within"):  # it takes no part of a long question
+            asyncio.run(asyncio.wait_for(models.ask("loud", "loud-0003", {"x1": 400_000 * "1"}), 20))
     finally:
         models.close()
     assert [each["trial"] for each in told] == ["loud-0003", "loud-0002", "loud-0003"]
