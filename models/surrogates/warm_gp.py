@@ -67,7 +67,8 @@ class WarmGP:
             )
         if self.noise == "known" and data.noise_variance is None:
             raise ValueError(
-                'noise is "known" but these observations state none: give the problem\'s noise, or "fitted".'
+                'noise is "known" but these observations state none of all results, and warm_gp does not use that of '
+                'single ones: give the problem\'s noise, or "fitted".'
             )
         made = [self._one(number, data, rng) for number in range(len(data.earlier))]
         best = max(made, key=lambda each: float(each.log_predictive().sum()))
