@@ -11,6 +11,7 @@ from typing import Any
 from fieldcraft.flows.analysis.best import objective_of
 from fieldcraft.flows.analysis.front import front_data
 from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.text import quoted
 from fieldcraft.storage.records import CampaignRecord, Event, Trial, TrialSummary
 
 # Sums of z that differ by less are the same: a pick must not depend on rounding.
@@ -44,6 +45,27 @@ def knee(found: Mapping[str, Any]) -> str:
     return _least(sums, "the knee")
 
 
+def as_weights(given: Mapping[str, Any]) -> dict[str, float]:
+    """Weights of outputs as numbers.
+
+    Raises:
+        InputError: they are no mapping, or one is no number that a float holds.
+    """
+    if not isinstance(given, Mapping):
+        raise InputError(
+            f"The weights are {quoted(given)}: give one by the name of each objective. Nothing was recorded."
+        )
+    found = {}
+    for name, weight in given.items():
+        try:
+            found[str(name)] = float(weight)
+        except (TypeError, ValueError, OverflowError):
+            raise InputError(
+                f"The weight of {name} is {quoted(weight)}: give a finite number >= 0. Nothing was recorded."
+            ) from None
+    return found
+
+
 def by_weights(found: Mapping[str, Any], weights: Mapping[str, float]) -> str:
     """The trial of the front where sum_k w_k z_k is least (Zadeh, 1963). A design in a dent of the front never is.
 
@@ -64,10 +86,11 @@ def by_weights(found: Mapping[str, Any], weights: Mapping[str, float]) -> str:
     if wrong or not any(weights.values()):
         said = f"that of {wrong[0]} is {weights[wrong[0]]}" if wrong else "all are 0"
         raise InputError(f"Weights are finite and >= 0, one of them above 0, and {said}. Nothing was recorded.")
-    total = sum(weights.values())
+    most = max(weights.values())
+    shares = [weights[name] / most for name in names]  # of any finite weights a finite sum
     members = _members(found)
-    sums = {t: sum(weights[name] * each for name, each in zip(names, z, strict=True)) for t, z in members.items()}
-    return _least({trial: value / total for trial, value in sums.items()}, "the best by these weights")
+    sums = {t: sum(share * each for share, each in zip(shares, z, strict=True)) for t, z in members.items()}
+    return _least({trial: value / sum(shares) for trial, value in sums.items()}, "the best by these weights")
 
 
 def require_on_front(
@@ -159,7 +182,9 @@ def _members(found: Mapping[str, Any]) -> dict[str, list[float]]:
     columns = []
     for each in found["objectives"]:
         sign = -1.0 if each["sense"] == "maximize" else 1.0
-        values = [sign * entry["outputs"][each["output"]] for entry in found["trials"]]
+        values = [
+            sign * entry["outputs"][each["output"]] / 2 for entry in found["trials"]
+        ]  # so that no span is infinite
         span = max(values) - min(values)
         columns.append([(value - min(values)) / span if span else 0.0 for value in values])
     return {entry["trial"]: [column[i] for column in columns] for i, entry in enumerate(found["trials"])}

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from fieldcraft.flows.analysis.front import front_data
-from fieldcraft.flows.analysis.picks import by_weights, knee, require_on_front, several
+from fieldcraft.flows.analysis.picks import as_weights, by_weights, knee, require_on_front, several
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.identity import Person
-from fieldcraft.flows.people.decisions import one_winner, require_seen
+from fieldcraft.flows.people.decisions import Overtaken, one_winner, require_seen
 from fieldcraft.flows.rules.trial_labels import Choice
 from fieldcraft.flows.text import remark
 from fieldcraft.storage.ledger import Ledger
@@ -23,6 +23,7 @@ class Wanted:
         trial: The trial, as it was seen.
         knee: True for the knee of the front.
         weights: A weight of each objective.
+        version: Version of the trial that was seen, which a correction of its result changes; None for any.
 
     Raises:
         InputError: none of them is given, or several.
@@ -31,6 +32,7 @@ class Wanted:
     trial: Choice | None = None
     knee: bool = False
     weights: Mapping[str, float] | None = None
+    version: int | None = None
 
     def __post_init__(self) -> None:
         if (self.trial is not None) + self.knee + (self.weights is not None) != 1:
@@ -61,10 +63,15 @@ def pick(ledger: Ledger, person: Person, campaign: str, wanted: Wanted, why: str
         if trial.campaign != campaign:
             raise InputError(f"{trial.id} is a trial of {trial.campaign!r}, not of {campaign!r}. Nothing was recorded.")
         require_seen(ledger, wanted.trial, trial)
+        if wanted.version not in (None, trial.version):
+            raise Overtaken(
+                f"The result of {trial.id} is not what you saw: it was corrected since. Look at it again. Nothing was "
+                "recorded."
+            )
     elif wanted.knee:
         trial, how = ledger.trial(knee(found)), {"rule": "the knee"}
     else:
-        weights = {name: float(weight) for name, weight in (wanted.weights or {}).items()}
+        weights = as_weights(wanted.weights or {})
         trial, how = ledger.trial(by_weights(found, weights)), {"rule": "weights", "weights": weights}
     require_on_front(record, found, trial)
     with one_winner(ledger, [trial]):

@@ -114,19 +114,25 @@ class ModelProcess:
                 env={name: value for name, value in os.environ.items() if name != "FIELDCRAFT_TOKEN"} | _ONE_THREAD,
                 start_new_session=True,  # Ctrl-C is for the desk, which ends it
             )
-        child, answer = self._child, b""
+        child, answer, left = self._child, b"", question.encode() + b"\n"
         assert child.stdin is not None and child.stdout is not None
-        with suppress(BrokenPipeError):
-            child.stdin.write(question.encode() + b"\n")
-            child.stdin.flush()
+        os.set_blocking(child.stdin.fileno(), False)  # a process that is stuck takes no more than a pipe holds
         due = time.monotonic() + ANSWER_S
         while not answer.endswith(b"\n"):
-            if not select.select([child.stdout], [], [], max(0.0, due - time.monotonic()))[0]:
+            asked = [child.stdin] if left else []
+            told, taken, _ = select.select([child.stdout], asked, [], max(0.0, due - time.monotonic()))
+            if not (told or taken):
                 self._end()
                 raise Unavailable(f"the model did not answer within {ANSWER_S:.0f} s.")
-            if not (more := os.read(child.stdout.fileno(), 1 << 16)):
-                return b""
-            answer += more
+            if taken:
+                try:
+                    left = left[os.write(child.stdin.fileno(), left) :]
+                except BrokenPipeError:
+                    left = b""
+            if told:
+                if not (more := os.read(child.stdout.fileno(), 1 << 16)):
+                    return b""
+                answer += more
         return answer
 
     def _end(self) -> None:
@@ -161,11 +167,14 @@ def _told(asked: Mapping[str, Any], models: "Models") -> dict[str, Any]:
 
 
 def _serve() -> None:
+    answers = os.dup(1)
+    os.dup2(2, 1)  # whatever code of a campaign prints is no answer
     from fieldcraft.flows.predictions.of_trial import Models
 
     models = Models()
-    while select.select([0], [], [], _IDLE_S)[0] and (line := sys.stdin.buffer.readline()):
-        print(json.dumps(_told(json.loads(line), models)), flush=True)
+    with os.fdopen(answers, "w") as told:
+        while select.select([0], [], [], _IDLE_S)[0] and (line := sys.stdin.buffer.readline()):
+            print(json.dumps(_told(json.loads(line), models)), file=told, flush=True)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fieldcraft.models.data.earlier_results import MOST_EARLIER
 from fieldcraft.models.observations import Array, EarlierResults, Observations
 from fieldcraft.physics.space import ImageColumns, SearchSpace
 
@@ -129,7 +130,10 @@ class ModelCoordinates:
         )
 
     def _all_orders(self, earlier: EarlierResults) -> EarlierResults:
+        """Earlier results in all orders; in the sorted one alone where that makes more than a model takes."""
         X, rows = self._exchanged(earlier.X)
+        if len(X) > MOST_EARLIER:
+            return replace(earlier, X=self.array(earlier.X))
         return replace(earlier, X=X, Y=earlier.Y[rows])
 
     def seen(self, data: Observations) -> Observations:

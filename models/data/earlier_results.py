@@ -4,6 +4,9 @@ from dataclasses import dataclass, replace
 
 from fieldcraft.models.data.arrays import Array, frozen, refuse_non_finite
 
+MOST_EARLIER = 2000
+"""Results of one earlier campaign that a model learns from at most: their process is an exact one."""
+
 
 @dataclass(frozen=True, eq=False)
 class EarlierResults:

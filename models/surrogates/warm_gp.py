@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fieldcraft.models.capability import Capability
+from fieldcraft.models.data.earlier_results import MOST_EARLIER
 from fieldcraft.models.earlier.fit import Coupled, Density
 from fieldcraft.models.earlier.posterior import CoupledPosterior, earlier_covariance
 from fieldcraft.models.gaussian.fit import known_noise
@@ -50,8 +51,8 @@ class WarmGP:
         """Fit to data (see Surrogate.fit). A fit takes seconds at most: ``start`` is not needed.
 
         Raises:
-            ValueError: there are no earlier results, more than 2,000 trials, noise is "known" and the data state none,
-                or a process cannot be fitted.
+            ValueError: there are no earlier results, more than 2,000 of one campaign or 2,000 trials, noise is "known"
+                and the data state none, or a process cannot be fitted.
         """
         if not data.earlier:
             raise ValueError(
@@ -60,9 +61,14 @@ class WarmGP:
             )
         if len(data) > _MOST:
             raise ValueError(f"There are {len(data)} trials, and warm_gp takes {_MOST}: use exact_gp or auto.")
+        if (count := max(len(each.X) for each in data.earlier)) > MOST_EARLIER:
+            raise ValueError(
+                f"An earlier campaign has {count} results, and warm_gp takes {MOST_EARLIER}: leave it out."
+            )
         if self.noise == "known" and data.noise_variance is None:
             raise ValueError(
-                'noise is "known" but these observations state none: give the problem\'s noise, or "fitted".'
+                'noise is "known" but these observations state none of all results, and warm_gp does not use that of '
+                'single ones: give the problem\'s noise, or "fitted".'
             )
         made = [self._one(number, data, rng) for number in range(len(data.earlier))]
         best = max(made, key=lambda each: float(each.log_predictive().sum()))

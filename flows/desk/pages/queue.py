@@ -114,7 +114,8 @@ def act(request: Request, visit: Visitor, form: Form, name: str) -> Response:
         trial = stop(ledger, settings, person, choice.word, reason)
         what = f"it is {trial.state} now"
     elif verb == "pick":
-        what, trial = "picked from the front", pick(ledger, person, name, Wanted(choice), reason)
+        wanted = Wanted(choice, version=_version(text(form, "version")))
+        what, trial = "picked from the front", pick(ledger, person, name, wanted, reason)
     elif verb == "prioritise":
         trial = decisions.prioritise(ledger, person, choice.word, _priority(text(form, "priority")), reason)
         what = f"priority {trial.priority}"
@@ -126,6 +127,12 @@ def act(request: Request, visit: Visitor, form: Form, name: str) -> Response:
 def _priority(given: str) -> int:
     if not given.removeprefix("-").isdecimal() or len(given) > 8:
         raise InputError(f"A priority is a whole number, and {given[:80]!r} is none. Nothing was changed.")
+    return int(given)
+
+
+def _version(given: str) -> int:
+    if not given.isdecimal() or len(given) > 9:
+        raise InputError("The form names no version of the result: load the page again. Nothing was recorded.")
     return int(given)
 
 

@@ -5,6 +5,7 @@ WORK/.means/DIGEST-KEY/     the fields of one stored dataset (``storage.fields.s
 The key tells over what the means were taken, and of which fields. Whoever deletes a folder loses time alone.
 """
 
+import os
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
@@ -35,18 +36,20 @@ def place_of(folder: Path, digest: str, stated: Fields, cells: tuple[int, ...] |
 
 
 def loaded(place: Path, stated: Fields) -> dict[str, np.ndarray] | None:
-    """The fields that are kept at a place, each (*cells), in the order of the statement; None if none are.
+    """The fields that are kept at a place, each (*cells), in the order of the statement; None if none can be read.
 
-    Damaged ones are deleted.
+    Damaged ones are deleted. Those of a newer version are left to it.
     """
-    if not place.is_dir():
+    if not os.path.isdir(place):
         return None
     try:
         found = load_group(place)
     except FieldDamaged:
         shutil.rmtree(place, ignore_errors=True)
         return None
-    return {each.name: found[each.name].values for each in stated.fields if each.name in found}
+    except FieldError:
+        return None
+    return {each.name: found[each.name].values for each in stated.fields if each.name in found} or None
 
 
 def keep(place: Path, stated: Fields, fields: Mapping[str, np.ndarray]) -> None:

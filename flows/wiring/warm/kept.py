@@ -8,6 +8,7 @@ import numpy as np
 
 from fieldcraft.flows.spec.campaign_file import WarmStart
 from fieldcraft.flows.wiring.warm.sources import SourceResults
+from fieldcraft.models.data.scaling import Scaling
 from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import FieldRef
@@ -70,7 +71,8 @@ def first_designs(campaign: "Campaign", earlier: "tuple[EarlierResults, ...]") -
     sign = -1.0 if campaign.objective.maximize else 1.0
     best: list[np.ndarray] = []
     for each in earlier:
-        above = np.maximum(each.Y[:, 1:], 0.0) / np.maximum(each.Y[:, 1:].std(axis=0), np.finfo(float).tiny)
+        spread = np.array([Scaling.of(read, maximize=False).sd for read in each.Y[:, 1:].T])
+        above = np.maximum(each.Y[:, 1:], 0.0) / spread
         found = each.X[np.lexsort((sign * each.Y[:, 0], above.sum(axis=1)))[0]]
         if not any(np.array_equal(found, other) for other in best):
             best.append(found)

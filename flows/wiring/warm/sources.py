@@ -11,6 +11,7 @@ from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.campaign_file import WarmStart
 from fieldcraft.flows.text import quoted
 from fieldcraft.flows.wiring.observations import as_read, counting
+from fieldcraft.models.data.earlier_results import MOST_EARLIER
 from fieldcraft.physics.space import SpaceError
 from fieldcraft.storage.ledger import Ledger, LedgerError
 from fieldcraft.storage.open_ledger import open_ledger
@@ -18,9 +19,6 @@ from fieldcraft.storage.records import CampaignRecord
 
 if TYPE_CHECKING:
     from fieldcraft.flows.wiring.campaign import Campaign
-
-MOST = 2000
-"""Results of one earlier campaign that are read at most; their process is an exact one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,8 +62,8 @@ def read_source(campaign: "Campaign", source: WarmStart, until: int | None = Non
             f"{place} has {len(read)} results, and none of a design in the space of {campaign.name!r}. Name another, "
             "or wait for its first."
         )
-    if len(inside) > MOST:
-        raise InputError(f"{place} has {len(inside)} results, and {MOST} can be read. Leave it out.")
+    if len(inside) > MOST_EARLIER:
+        raise InputError(f"{place} has {len(inside)} results, and {MOST_EARLIER} can be read. Leave it out.")
     return SourceResults(
         X=space.encode([trial.actual for trial in inside]),
         Y=np.array([[(trial.outputs or {})[name] for name in names] for trial in inside], dtype=np.float64),
@@ -110,25 +108,30 @@ def _kept(campaign: "Campaign") -> bool:
 
 def _ledger(settings: Settings, source: WarmStart) -> Ledger:
     try:
-        place = settings.ledger if source.home is None else _within(settings.records, source.home) / "ledger.sqlite"
+        place = settings.ledger if source.home is None else _within(settings.records, source.home)
         return open_ledger(place, upgrade=False)
     except LedgerError as error:
         raise InputError(f"warm_start: the ledger of campaign {quoted(source.campaign)}: {error}") from None
 
 
 def _within(folder: Path | None, home: str) -> Path:
+    """Place of the ledger of a home in the folder of records."""
     if folder is None:
         raise InputError(
             f"warm_start.home: {quoted(home)} is given, and the operator names no folder of records. Ask for "
             "FIELDCRAFT_RECORDS to be set."
         )
-    path = (folder / home).resolve()
-    if not path.is_relative_to(folder.resolve()) or not path.is_dir():
+    try:
+        file = (folder / home / "ledger.sqlite").resolve()
+        inside = file.is_relative_to(folder.resolve()) and file.parent.is_dir()
+    except (OSError, ValueError, RuntimeError):  # a name that no disk takes, or a link to itself
+        inside = False
+    if not inside:
         raise InputError(
             f"warm_start.home: {quoted(home)} is no folder in {folder}, which FIELDCRAFT_RECORDS names. Put the other "
             "home there."
         )
-    return path
+    return file
 
 
 def _record(campaign: "Campaign", source: WarmStart, ledger: Ledger, place: str) -> CampaignRecord:

@@ -6,7 +6,7 @@ import pytest
 from bench import Bench, bench
 
 import fieldcraft as fc
-from fieldcraft.flows.analysis.picks import by_weights, knee
+from fieldcraft.flows.analysis.picks import as_weights, by_weights, knee
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.report.writing import write_report
 from fieldcraft.storage.open_ledger import open_ledger
@@ -66,6 +66,28 @@ def test_weights_are_of_the_front_s_own_ranges():
     wide = [(1000 * x, y / 1000) for x, y in points]
     assert by_weights(front(*wide), {"price": 1, "yield": 5}) == "t2"
     assert by_weights(front((2.0, 3.0)), {"price": 1, "yield": 5}) == "t0"
+
+
+@pytest.mark.parametrize(
+    ("weights", "match"),
+    [
+        ({"price": "much", "yield": 1}, "The weight of price is 'much': give a finite number"),
+        ({"price": 10**400, "yield": 1}, "The weight of price is 1000"),
+        ({"price": None, "yield": 1}, "The weight of price is None"),
+        ([1, 2], r"The weights are \[1, 2\]: give one by the name of each objective"),
+    ],
+)
+def test_weights_that_are_no_numbers_are_one_clear_error(weights, match):
+    with pytest.raises(InputError, match=match):
+        as_weights(weights)
+
+
+def test_the_greatest_numbers_are_weights_and_results_too():
+    points = [(0.0, 0.0), (1.0, 8.0), (4.0, 10.0)]
+    assert by_weights(front(*points), {"price": 1e308, "yield": 1e308}) == "t1"
+    assert by_weights(front(*points), {"price": 1e308, "yield": 5e-324}) == "t0"
+    wide = [(1e308 * (x / 2 - 1), 1e308 * (y / 5 - 1)) for x, y in points]
+    assert by_weights(front(*wide), {"price": 1, "yield": 5}) == "t2"
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,24 @@ def test_every_objective_is_predicted_and_nothing_is_said_of_constraints_where_t
     assert found.feasible is None
 
 
+def test_of_several_objectives_each_is_predicted_under_its_own_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("FIELDCRAFT_MLFLOW", "off")
+    senses = {"minimize": {"spread": "K"}, "maximize": {"gain": "W"}, "constraints": {"heat": "J"}}
+    words = CEI | {"acquisition": {"kind": "log_ehvi"}}
+    space = {"x": (0.0, 1.0, "m"), "power": (0.0, 50.0, "W")}
+    rod = fc.campaign("rod", space=space, **senses, budget=9, algorithm=words, approval="human", home=tmp_path)
+    for trial, row in sent(rod, 5).iterrows():
+        told = {"spread": (row.x - 0.4) ** 2, "gain": 1000 + row.power, "heat": row.power - 20 * row.x - 15}
+        rod.tell(trial, told)
+    rod.ask()
+    site = site_of(str(tmp_path), "rod", None)
+    seen = site.ledger.trial("rod-0002")
+    found = foreseen(site, seen, {}, Models())
+    assert [(each.output, each.unit) for each in found.outputs] == [("spread", "K"), ("gain", "W"), ("heat", "J")]
+    for each in found.outputs:
+        assert each.mean == pytest.approx(seen.outputs[each.output], abs=max(3 * each.sd, 1e-3))
+
+
 def test_where_the_model_of_a_trial_is_lost_the_newest_answers_and_without_any_the_reason_is_told(site):
     rod = fc.campaign("rod", home=site.campaign.settings.home)
     rod.tell(sent(rod, 1).index[0], {"spread": 0.2, "heat": -1.0})
@@ -187,6 +205,45 @@ def test_the_desk_predicts_what_was_edited_and_what_somebody_would_edit(site):
         assert "trained on 5 results" in ana.get(path).said, "another process answers where one has ended"
     finally:
         models.close()
+
+
+LOUD = """print("imported")
+
+from dataclasses import dataclass
+
+from fieldcraft.physics.problems.branin import Branin
+
+
+@dataclass(frozen=True)
+class Loud(Branin):
+    def cost(self, design):
+        print("asked what it costs")
+        return 1.0
+"""
+
+
+def test_what_code_of_a_campaign_prints_is_no_answer_and_a_process_that_is_stuck_is_not_waited_for(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "plugins" / "problems").mkdir(parents=True)
+    (tmp_path / "plugins" / "problems" / "loud.py").write_text(LOUD)
+    monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(tmp_path / "plugins"))
+    file, home = tmp_path / "loud.yaml", tmp_path / "home"
+    file.write_text(
+        "name: loud\nseed: 1\nsense: minimize\nproblem: {kind: loud}\nsimulator: {kind: function}\n"
+        "dispatcher: {kind: inline}\nalgorithm: {kind: gp_ei, start: {n: 2}}\nbudget: {trials: 3}\n"
+    )
+    assert main(["run", str(file), "--home", str(home)]) == 0
+    models = ModelProcess(home)
+    try:
+        told = [asyncio.run(models.ask("loud", f"loud-000{number}", {})) for number in (3, 2, 3)]
+        monkeypatch.setattr(process, "ANSWER_S", 0.5)
+        os.kill(models._child.pid, signal.SIGSTOP)
+        with pytest.raises(Unavailable, match="did not answer within"):  # it takes no part of a long question
+            asyncio.run(asyncio.wait_for(models.ask("loud", "loud-0003", {"x1": 400_000 * "1"}), 20))
+    finally:
+        models.close()
+    assert [each["trial"] for each in told] == ["loud-0003", "loud-0002", "loud-0003"]
 
 
 def test_a_question_that_takes_too_long_or_comes_behind_too_many_is_answered_so(site, monkeypatch):

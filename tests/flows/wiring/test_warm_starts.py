@@ -1,5 +1,7 @@
 """Campaigns that begin with the results of an earlier one: read once, kept by digest, and one error if wrong."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -13,8 +15,10 @@ from fieldcraft.flows.steps.one_pass import Ref, make_pass
 from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.context import site_of
 from fieldcraft.flows.wiring.create import created
-from fieldcraft.flows.wiring.warm.kept import earlier_at
+from fieldcraft.flows.wiring.warm.kept import earlier_at, first_designs
 from fieldcraft.flows.wiring.warm.sources import told
+from fieldcraft.models.observations import EarlierResults
+from fieldcraft.storage.objective import Objective
 from fieldcraft.storage.open_ledger import open_ledger
 
 OLD = {
@@ -77,6 +81,13 @@ def test_the_first_design_is_the_earlier_best_and_models_learn_from_the_earlier_
     assert np.array_equal(earlier.X, site.campaign.space.encode([trial.design for trial in old]))
 
 
+def test_the_earlier_best_violates_least_though_one_constraint_never_changes():
+    campaign = SimpleNamespace(objective=Objective("value", maximize=False))
+    X, Y = np.arange(6.0).reshape(3, 2) / 6, np.array([[1.0, 0.5, 9.0], [2.0, 0.5, 3.0], [3.0, 0.5, 5.0]])
+    found = first_designs(campaign, (EarlierResults("old", X, Y),))
+    assert found.tolist() == X[[1]].tolist()
+
+
 def test_what_was_read_is_kept_though_the_earlier_campaign_grows_and_the_new_one_is_interrupted(home, tmp_path):
     whole = site_of(str(home), "new", None)
     run(tmp_path, OLD)
@@ -130,5 +141,15 @@ def test_another_home_is_read_from_the_folder_of_records(home, tmp_path):
     settings = settings_from({"FIELDCRAFT_RECORDS": str(home.parent)}, home=tmp_path)
     source = {"campaign": "old", "home": home.name}
     assert told(wire(parse({**NEW, "warm_start": source}), settings)) == "it begins with 8 results of campaign 'old'."
+
+
+@pytest.mark.parametrize("place", ["../..", "/etc", "a\0b", "a" * 300, "\ud800", "loop", "out", "linked"])
+def test_another_home_outside_the_folder_of_records_is_one_clear_error(home, tmp_path, place):
+    records = tmp_path / "records"
+    (records / "linked").mkdir(parents=True)
+    (records / "loop").symlink_to("loop")
+    (records / "out").symlink_to(home)
+    (records / "linked" / "ledger.sqlite").symlink_to(home / "ledger.sqlite")
+    settings = settings_from({"FIELDCRAFT_RECORDS": str(records)}, home=tmp_path)
     with pytest.raises(InputError, match="is no folder in"):
-        wire(parse({**NEW, "warm_start": {**source, "home": "../.."}}), settings)
+        wire(parse({**NEW, "warm_start": {"campaign": "old", "home": place}}), settings)

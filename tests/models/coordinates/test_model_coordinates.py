@@ -164,6 +164,22 @@ def test_remarks_that_count_trials_tell_that_orders_count():
     assert algorithm(ExactGP(restarts=0)).fit(observed(), np.random.default_rng(0)).remarks == {}
 
 
+def test_earlier_results_come_in_every_order_until_those_are_more_than_a_model_takes():
+    names = tuple("abcd")
+    space = SearchSpace(
+        tuple(Continuous(name, -1.0, 1.0) for name in names),
+        exchangeable=(Exchangeable(tuple((name,) for name in names)),),
+    )
+    for n, rows in ((83, 24 * 83), (84, 84)):
+        X = space.sample(n, np.random.default_rng(2))
+        old = EarlierResults("old", X, X.sum(axis=1)[:, None])
+        data = Observations(X[:3], X[:3].sum(axis=1), maximize=False, space=space, earlier=(old,))
+        (taught,) = ModelCoordinates(space).taught(data).earlier
+        assert len(taught.X) == rows
+        assert taught.Y[:, 0] == pytest.approx(taught.X.sum(axis=1))
+    assert np.all(np.diff(taught.X) >= 0)
+
+
 def test_the_way_back_leads_to_the_same_design():
     Z = SEEN(torch.from_numpy(TRIALS))
     back = SEEN.back(Z)

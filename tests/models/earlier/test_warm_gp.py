@@ -132,3 +132,14 @@ def test_missing_and_impossible_data_are_refused():
         EarlierResults("old", X1, np.ones((3, 1)))
     with pytest.raises(ValueError, match="leave such a trial out"):
         EarlierResults("old", X1, np.full((14, 1), np.nan))
+
+
+def test_more_earlier_results_than_an_exact_process_takes_are_refused():
+    X1 = np.random.default_rng(1).uniform(-1, 1, (2001, 2))
+    with pytest.raises(ValueError, match="An earlier campaign has 2001 results, and warm_gp takes 2000"):
+        fit(observed(X1=X1))
+
+
+def test_known_noise_of_single_results_alone_is_refused_as_such():
+    with pytest.raises(ValueError, match="warm_gp does not use that of single ones"):
+        fit(observed(sds=np.full((len(X), 1), 0.1)), WarmGP(noise="known"))

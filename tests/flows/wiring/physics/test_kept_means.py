@@ -1,5 +1,6 @@
 """Means over very many cells that are kept on the disk: the same bits, no field read again, no lost field believed."""
 
+import json
 import shutil
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ import pytest
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.flows.wiring.build import wire
-from fieldcraft.flows.wiring.physics.kept_means import place_of
+from fieldcraft.flows.wiring.physics.kept_means import loaded, place_of
 from fieldcraft.flows.wiring.physics.snapshots import _stored, snapshots_of
 from fieldcraft.physics.domain import Axis, Domain
 from fieldcraft.physics.problems.bracket import Bracket
@@ -73,6 +74,19 @@ def test_damaged_means_are_taken_anew(made, site):
         shutil.rmtree(site.store.path(ref) / "field.zarr")
     assert site.means == before
     np.testing.assert_array_equal(site.read().values, made[1])
+
+
+def test_means_of_a_newer_version_are_left_to_it_and_fields_teach_without(made, site):
+    for place in site.means:
+        manifest = place / "manifest.json"
+        manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"format": 99}))
+    before = [(place / "manifest.json").read_text() for place in site.means]
+    np.testing.assert_array_equal(site.read().values, made[1])
+    assert [(place / "manifest.json").read_text() for place in site.means] == before
+
+
+def test_a_place_that_the_disk_will_not_name_keeps_nothing(tmp_path):
+    assert loaded(tmp_path / ("a" * 300) / "b", PROBLEM.parametric) is None
 
 
 def test_a_lost_field_teaches_nothing_although_its_means_are_kept(site):
