@@ -23,7 +23,7 @@ from fieldcraft.physics.structure.categories import Categorical, counted
 from fieldcraft.physics.structure.conditions import OnlyIf
 from fieldcraft.physics.structure.folds import Folds
 from fieldcraft.physics.structure.symmetries import Exchangeable
-from fieldcraft.physics.structure.vectors import spread_bounds
+from fieldcraft.physics.structure.vectors import spread_values
 from fieldcraft.physics.variables import Array, Continuous, Integer, SpaceError, suggestion
 
 __all__ = [
@@ -325,9 +325,9 @@ class SearchSpace:
 
         Raises:
             SpaceError: an unknown or categorical name, bounds that are reversed, not finite or wider than the space's,
-                or of one exchangeable block alone.
+                of one exchangeable block alone, or of a component and of its vector.
         """
-        each = spread_bounds(bounds, self.names)
+        each = spread_values(bounds, self.names)
         tighter = {name: self._variable(name).narrowed(*pair) for name, pair in each.items()}
         return replace(self, variables=tuple(tighter.get(v.name, v) for v in self.variables))
 
