@@ -307,13 +307,16 @@ class SearchSpace:
     def check(self, design: Design) -> None:
         """Accept a design of this space, or raise an error that states what is wrong with it.
 
+        The value of a variable that does not exist in it may lie outside its bounds.
+
         Raises:
             SpaceError: a missing or unknown name, NaN, a value out of bounds, a fraction for a whole number, an unknown
                 level, or a violated constraint.
         """
         self._check_names(design)
+        existing = self.folds.existing(design)
         for variable in self.variables:
-            variable.check(design[variable.name])
+            (variable.check if variable.name in existing else variable.encode)(design[variable.name])
         for constraint in self.constraints:
             numbers = {name: self._numeric(name) for name in constraint.names}
             require_kept(constraint, design, numbers, _TOLERANCE)

@@ -94,3 +94,11 @@ def test_a_table_that_is_imported_leaves_out_what_does_not_exist(bonds, tmp_path
     table.write_text(f"{head}\nB,,10,0.5,0.25,9.75\n")
     status, _, err = bonds.run("import", bonds.file, table)
     assert status != 0 and "cure is empty. Fill it in" in err
+
+
+def test_narrower_bounds_of_a_variable_leave_out_what_does_not_exist_too(tmp_path, monkeypatch):
+    made = bench(tmp_path, TEXT.replace("algorithm:", "space: {cure: [20, 40]}\nalgorithm:"), monkeypatch)
+    table = tmp_path / "old.csv"
+    table.write_text("glue,cure [degC],turn [deg],w[0] [mm],w[1] [mm],strength [MPa]\nA,,360,0.5,0.25,9.5\n")
+    assert made.run("import", made.file, table)[0] == 0
+    assert made.ledger.trials("bonds")[0].design["cure"] == 30.0
