@@ -23,7 +23,7 @@ from fieldcraft.physics.structure.categories import Categorical, counted
 from fieldcraft.physics.structure.conditions import OnlyIf
 from fieldcraft.physics.structure.folds import Folds
 from fieldcraft.physics.structure.symmetries import Exchangeable
-from fieldcraft.physics.structure.vectors import spread_bounds
+from fieldcraft.physics.structure.vectors import spread_values
 from fieldcraft.physics.variables import Array, Continuous, Integer, SpaceError, suggestion
 
 __all__ = [
@@ -307,13 +307,16 @@ class SearchSpace:
     def check(self, design: Design) -> None:
         """Accept a design of this space, or raise an error that states what is wrong with it.
 
+        The value of a variable that does not exist in it may lie outside its bounds.
+
         Raises:
             SpaceError: a missing or unknown name, NaN, a value out of bounds, a fraction for a whole number, an unknown
                 level, or a violated constraint.
         """
         self._check_names(design)
+        existing = self.folds.existing(design)
         for variable in self.variables:
-            variable.check(design[variable.name])
+            (variable.check if variable.name in existing else variable.encode)(design[variable.name])
         for constraint in self.constraints:
             numbers = {name: self._numeric(name) for name in constraint.names}
             require_kept(constraint, design, numbers, _TOLERANCE)
@@ -325,9 +328,9 @@ class SearchSpace:
 
         Raises:
             SpaceError: an unknown or categorical name, bounds that are reversed, not finite or wider than the space's,
-                or of one exchangeable block alone.
+                of one exchangeable block alone, or of a component and of its vector.
         """
-        each = spread_bounds(bounds, self.names)
+        each = spread_values(bounds, self.names)
         tighter = {name: self._variable(name).narrowed(*pair) for name, pair in each.items()}
         return replace(self, variables=tuple(tighter.get(v.name, v) for v in self.variables))
 

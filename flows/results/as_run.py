@@ -27,7 +27,7 @@ def said_to_be_run(
 ) -> dict[str, float | int | str]:
     """Variables of the design as run that a submitted measurement gives; ``where`` begins an error.
 
-    A restated variable counts only where it differs from the design that was ``sent``.
+    A restated variable counts only where it differs from the design that was ``sent``, or did not exist in it.
 
     Raises:
         InputError: one of them is no variable.
@@ -39,10 +39,11 @@ def said_to_be_run(
                 f"{where}{trial.id}: {quoted(name)} is no variable.{suggestion(name, variables)} Known: "
                 f"{', '.join(variables)}."
             )
+    told = campaign.problem.space.folds.existing(sent)
     return {
         name: value
         for name, value in measurement.ran.items()
-        if not measurement.restated or differs(variables[name], sent[name], value)
+        if not measurement.restated or name not in told or differs(variables[name], sent[name], value)
     }
 
 
@@ -53,13 +54,24 @@ def run_design(
 
     A value within a spreadsheet's rounding of the known or the sent one is replaced by that one. The sent design is
     that of the attempt: the attempt never ran an edit made since then.
+
+    Raises:
+        InputError: a variable exists in the design as run, did not in the one that was sent, and has no value.
     """
     told = [r.ran for r in results if r.attempt == attempt and r.verdict in ("partial", "accepted")]
     design = {**sent, **((told and told[-1]) or {})}
+    folds = campaign.problem.space.folds
+    known = {*folds.existing(design), *said}
     for variable in campaign.problem.space.variables:
         name = variable.name
         if name in said and differs(variable, design[name], said[name]):
             design[name] = said[name] if differs(variable, sent[name], said[name]) else sent[name]
+    for name in folds.existing(design):
+        if name not in known:
+            raise InputError(
+                f"{trial.id}: {name} exists in the design as run and did not in the one that was sent: give its value "
+                "too. Nothing was recorded."
+            )
     return None if design == trial.design else design
 
 

@@ -135,7 +135,7 @@ def _checked(campaign: Campaign, table: Table, row: Row, named: str) -> _Line:
     """A line, its outputs read from the field that it names, where it names one."""
     variables = campaign.problem.space.variables
     names = [output.name for output in campaign.problem.outputs]
-    folds = campaign.problem.space.folds
+    folds = campaign.space.folds
     needless = set(folds.conditional) - set(folds.existing(row.cells))
     for name in [variable.name for variable in variables] + ([] if named else names):
         if not row.cells.get(name) and name not in needless:

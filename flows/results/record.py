@@ -153,7 +153,10 @@ def check_correction(site: Site, measurement: Measurement) -> CheckedMeasurement
     counting = standing(site.ledger.results(trial.id)).get(trial.id)
     checked = _sound(site, trial, measurement, counting.attempt if counting else trial.attempt)
     if not (checked.values or measurement.ran):
-        raise InputError(f"{measurement.trial}: nothing to correct. Give --value, --ran or --field.")
+        raise InputError(
+            f"{measurement.trial}: nothing to correct. Give --value, --ran or --field; 'fieldcraft record' with the "
+            "same values and --sd states another standard deviation."
+        )
     return checked
 
 

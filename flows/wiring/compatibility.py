@@ -21,7 +21,7 @@ from fieldcraft.flows.wiring.physics.equations import require_conditions, requir
 from fieldcraft.flows.wiring.physics.folded_spaces import require_takes_folds
 from fieldcraft.flows.wiring.physics.networks import require_network
 from fieldcraft.flows.wiring.physics.stated_fields import no_fields
-from fieldcraft.flows.wiring.physics.stated_noise import require_noise, require_repeats
+from fieldcraft.flows.wiring.physics.stated_noise import require_known_noise, require_noise, require_repeats
 from fieldcraft.models.capability import Capability, TakesSomeSpaces, provided, required
 from fieldcraft.physics.problem import Problem, Simulator
 from fieldcraft.physics.space import SearchSpace
@@ -111,6 +111,7 @@ def require_fit(campaign: "Campaign") -> None:
     faults = Faults()
     for require in (
         require_noise,
+        require_known_noise,
         require_conditions,
         require_equation,
         require_own_names,

@@ -332,6 +332,9 @@ class Question:
     def several(self, count: int) -> tuple[Array, Array]:
         """So many draws of theta from its posterior, shape (count, p), and their shares of the belief, shape (count,).
 
+        The density is that which ``answer`` maximises: of the parameters themselves, and not of their logarithms, in
+        which draws are made. Small ones so count more than under the priors as they are stated.
+
         Raises:
             ValueError: as for ``answer``.
         """

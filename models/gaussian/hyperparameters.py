@@ -131,7 +131,8 @@ def around(
         count: Number of draws, even.
 
     Returns:
-        The draws, shape (count, p), and their shares of the belief, shape (count,).
+        The draws, shape (count, p), and their shares of the belief, shape (count,). Where the density is zero at all of
+        them, the likeliest values alone, with the share 1.
     """
     ahead = np.stack([density(likeliest + step)[1] for step in _STEP * np.eye(len(likeliest))])
     behind = np.stack([density(likeliest - step)[1] for step in _STEP * np.eye(len(likeliest))])
@@ -141,5 +142,7 @@ def around(
     normal = np.concatenate([half, -half])
     draws = np.maximum(likeliest + spread * ((normal / np.sqrt(np.maximum(curvatures, 1.0))) @ axes.T), least)
     logs = np.array([density(draw)[0] for draw in draws]) + 0.5 * (normal**2).sum(axis=1)
+    if not np.isfinite(logs.max()):
+        return likeliest[None], np.ones(1)
     shares = np.exp(logs - logs.max())
     return draws, shares / shares.sum()

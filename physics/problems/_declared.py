@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 from fieldcraft.physics.constraints import LinearConstraint, LinearEquality
 from fieldcraft.physics.space import Categorical, Continuous, Integer, SearchSpace, Variable
 from fieldcraft.physics.structure.conditions import OnlyIf
-from fieldcraft.physics.structure.vectors import spread, vector
+from fieldcraft.physics.structure.vectors import spread_values, vector
 
 STRICT: Final[Mapping[str, Any]] = {"extra": "forbid", "allow_inf_nan": False}  # how a part of a file is read
 LATER: Final[Mapping[str, Any]] = {"left_out": True}  # for what earlier versions had not: left out while not stated
@@ -115,7 +115,7 @@ class Kept:
     def stated(self, names: tuple[str, ...]) -> LinearConstraint | LinearEquality:
         """The constraint of a search space with variables of these names."""
         weights = self.sum if isinstance(self.sum, dict) else dict.fromkeys(self.sum, 1.0)
-        each = {one: weight for name, weight in weights.items() for one in spread((name,), names)}
+        each = spread_values(weights, names)
         if self.equals is not None:
             return LinearEquality(each, self.equals)
         if self.at_most is not None:

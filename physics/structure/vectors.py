@@ -11,6 +11,7 @@ MOST = 1000
 """Components of a vector beyond which it is a slip, or an image."""
 
 _Component = TypeVar("_Component", bound=Continuous | Integer | Categorical)
+_Value = TypeVar("_Value")
 
 
 def vector(variable: _Component, size: int) -> tuple[_Component, ...]:
@@ -34,9 +35,14 @@ def component(name: str, k: int) -> str:
 
 
 def components(name: str, names: Iterable[str]) -> tuple[str, ...]:
-    """Names of the components of a vector among ``names``, in order; empty where there is no such vector."""
+    """Names of the components of a vector among ``names``, in order; empty where there is no such vector.
+
+    A variable of that very name goes before a vector.
+    """
     known = set(names)
     found: list[str] = []
+    if name in known:
+        return ()
     while (each := component(name, len(found))) in known:
         found.append(each)
     return tuple(found)
@@ -48,7 +54,20 @@ def spread(names: Sequence[str], known: Iterable[str]) -> tuple[str, ...]:
     return tuple(each for name in names for each in (components(name, all_known) or (name,)))
 
 
-def spread_bounds(bounds: Mapping[str, tuple[float, float]], known: Iterable[str]) -> dict[str, tuple[float, float]]:
-    """Bounds by variable, those of a vector given to each of its components."""
-    all_known = tuple(known)
-    return {each: pair for name, pair in bounds.items() for each in spread((name,), all_known)}
+def spread_values(values: Mapping[str, _Value], known: Iterable[str]) -> dict[str, _Value]:
+    """Values by variable, that of a vector given to each of its components.
+
+    Raises:
+        SpaceError: a component has a value of its own beside that of its vector.
+    """
+    all_known, found = tuple(known), dict[str, _Value]()
+    for name, value in values.items():
+        for each in spread((name,), all_known):
+            if each in found:
+                vector_name = each.rpartition("[")[0]
+                raise SpaceError(
+                    f"{each} is named by itself and in the vector {vector_name}: name each of its components, or the "
+                    "vector alone."
+                )
+            found[each] = value
+    return found

@@ -49,6 +49,15 @@ def test_searches_beyond_an_end_come_back_at_the_other():
     assert space.reach.tolist() == [[-np.inf, -1.0], [np.inf, 1.0]]
 
 
+def test_bounds_hold_for_what_exists():
+    narrow = GLUED.narrowed({"heat": (20, 40)})
+    narrow.check({"glue": "A", "heat": 55.0, "coats": 3})
+    with pytest.raises(SpaceError, match=r"heat"):
+        narrow.check({"glue": "B", "heat": 55.0, "coats": 3})
+    with pytest.raises(SpaceError, match=r"heat"):
+        narrow.check({"glue": "A", "heat": math.nan, "coats": 3})
+
+
 @pytest.mark.parametrize("draw", [SearchSpace.sample, lambda space, n, rng: take(sobol_points(space, rng), n)])
 def test_draws_of_an_angle_are_uniform(draw):
     phi = [

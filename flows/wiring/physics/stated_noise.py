@@ -27,6 +27,33 @@ def require_noise(campaign: "Campaign") -> None:
         )
 
 
+def require_known_noise(campaign: "Campaign") -> None:
+    """Accept ``noise: known`` of a surrogate if the noise of all that it learns is stated, or people may state it.
+
+    Raises:
+        InputError: nothing states the noise of an output.
+    """
+    if campaign.spec.noise is not None and not campaign.spec.noise.fitted:
+        return
+    words, stated = campaign.algorithm, {output.name: output.sd for output in campaign.problem.outputs}
+    own = words.constraints.surrogate
+    learners = (
+        ("surrogate", words.surrogate, campaign.objective.outputs),
+        ("constraints.surrogate" if own else "surrogate", own or words.surrogate, campaign.objective.constraints),
+    )
+    for word, surrogate, names in learners:
+        if getattr(surrogate, "noise", None) != "known":
+            continue
+        weighs = _weighs(surrogate)
+        unknown = [name for name in names if stated[name] is None or not weighs]
+        if unknown and not (weighs and campaign.dispatcher.by_people):
+            remedies = "State noise: {sd: ...} in the campaign file" + (", or the output's sd" if weighs else "")
+            raise InputError(
+                f"algorithm.{word}.noise is known, and nothing states the noise of {', '.join(unknown)}"
+                f"{'' if weighs else ' to this surrogate'}. {remedies}, or leave noise: known out."
+            )
+
+
 def require_repeats(campaign: "Campaign") -> None:
     """Accept ``repeats`` where results are noisy, one objective is modelled exactly, and no maximizer proves a bound.
 

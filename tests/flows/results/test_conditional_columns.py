@@ -71,6 +71,18 @@ def test_what_does_not_exist_is_on_no_card_and_in_no_table_and_comes_back_empty(
     assert [(trial.outputs, trial.ran) for trial in done] == [({"strength": 12.5}, None)] * 4
 
 
+def test_what_came_to_exist_as_it_was_run_is_given_a_value(bonds):
+    trial = next(each for each in bonds.ledger.trials("bonds") if each.design["glue"] == "A")
+    words = ["correct", trial.id, "--reason", "the other glue", "--ran", "glue=B"]
+    status, _, err = bonds.run(*words)
+    assert status != 0 and f"{trial.id}: cure exists in the design as run" in err
+    assert bonds.ledger.trial(trial.id).ran is None
+    assert bonds.run(*words, "--ran", "cure=55")[0] == 0  # the value at which it rested
+    assert bonds.ledger.trial(trial.id).ran == {**trial.design, "glue": "B"}
+    assert bonds.run(*words[:-1], "w[0]=0.5")[0] == 0  # it is known by now
+    assert bonds.ledger.trial(trial.id).ran == {**trial.design, "glue": "B", "w[0]": 0.5}
+
+
 def test_a_table_that_is_imported_leaves_out_what_does_not_exist(bonds, tmp_path):
     table = tmp_path / "old.csv"
     head = "glue,cure [degC],turn [deg],w[0] [mm],w[1] [mm],strength [MPa]"
@@ -82,3 +94,11 @@ def test_a_table_that_is_imported_leaves_out_what_does_not_exist(bonds, tmp_path
     table.write_text(f"{head}\nB,,10,0.5,0.25,9.75\n")
     status, _, err = bonds.run("import", bonds.file, table)
     assert status != 0 and "cure is empty. Fill it in" in err
+
+
+def test_narrower_bounds_of_a_variable_leave_out_what_does_not_exist_too(tmp_path, monkeypatch):
+    made = bench(tmp_path, TEXT.replace("algorithm:", "space: {cure: [20, 40]}\nalgorithm:"), monkeypatch)
+    table = tmp_path / "old.csv"
+    table.write_text("glue,cure [degC],turn [deg],w[0] [mm],w[1] [mm],strength [MPa]\nA,,360,0.5,0.25,9.5\n")
+    assert made.run("import", made.file, table)[0] == 0
+    assert made.ledger.trials("bonds")[0].design["cure"] == 30.0

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -183,6 +184,37 @@ def test_noise_is_not_stated_and_added_at_once(tmp_path, monkeypatch):
     said = "noise: the campaign file gives results of 'warmth' the standard deviation 0.1, and the problem 0.25"
     with pytest.raises(InputError, match=said):
         cups(tmp_path, monkeypatch, noise={"sd": 0.1})
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"surrogate": {"kind": "exact_gp", "noise": "known"}}, None),
+        ({"surrogate": {"kind": "additive_gp", "noise": "known"}}, "states the noise of warmth to this surrogate"),
+        (
+            {
+                "surrogate": {"kind": "exact_gp"},
+                "constraints": {"surrogate": {"kind": "additive_gp", "noise": "known"}},
+            },
+            r"algorithm.constraints.surrogate.noise is known, .* State noise: {sd: ...} in the campaign file, or leave",
+        ),
+    ],
+)
+def test_noise_is_known_where_something_states_it(tmp_path, monkeypatch, words, said):
+    algorithm = {"start": {"n": 4}, "acquisition": {"kind": "log_ei"}, "maximizer": {"kind": "multistart"}, **words}
+    with pytest.raises(InputError, match=said) if said else nullcontext():
+        cups(tmp_path, monkeypatch, algorithm=algorithm)
+
+
+def test_noise_that_nothing_states_is_not_known_unless_people_may_state_it(tmp_path, monkeypatch):
+    words = {"surrogate": {"kind": "exact_gp", "noise": "known"}, "acquisition": {"kind": "log_ei"}}
+    algorithm = {"start": {"n": 4}, **words, "maximizer": {"kind": "multistart"}}
+    branin = {"problem": {"kind": "branin"}, "sense": "minimize", "algorithm": algorithm}
+    with pytest.raises(InputError, match=r"nothing states the noise of value. State noise: .*, or the output's sd, or"):
+        cups(tmp_path, monkeypatch, **branin)
+    text = OVEN_CAMPAIGN.replace("  start: {n: 3}\n", "  start: {n: 3}\n" + WORDS % "exact_gp, noise: known")
+    made = bench(tmp_path / "oven", text, monkeypatch)
+    assert made.run("check", made.file)[0] == 0
 
 
 @pytest.mark.parametrize("sd", ["-1.0", "float('nan')", "float('inf')"])

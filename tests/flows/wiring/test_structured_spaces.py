@@ -16,7 +16,8 @@ from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.flows.views.data import design_text
 from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.environment import environment_of
-from fieldcraft.physics.space import Continuous, Exchangeable, LinearConstraint, LinearEquality, OnlyIf
+from fieldcraft.physics.space import Continuous, Exchangeable, LinearConstraint, LinearEquality, OnlyIf, SearchSpace
+from fieldcraft.physics.structure.vectors import vector
 from fieldcraft.storage.open_ledger import open_ledger
 
 VARIABLES = [
@@ -150,6 +151,17 @@ def test_narrower_bounds_of_a_vector_hold_for_each_component(tmp_path):
     assert [(each.low, each.high) for each in space.variables if each.name.startswith("w")] == [(0.2, 0.7)] * 3
 
 
+@pytest.mark.parametrize("bounds", [{"w": [0.2, 0.7], "w[1]": [0, 0.5]}, {"w[1]": [0, 0.5], "w": [0.2, 0.7]}])
+def test_bounds_of_a_vector_and_of_its_component_are_refused_in_either_order(bounds, tmp_path):
+    with pytest.raises(InputError, match=r"w\[1\] is named by itself and in the vector w"):
+        wired(tmp_path, space=bounds)
+
+
+def test_a_variable_of_the_name_of_a_vector_is_meant_by_that_name():
+    space = SearchSpace((Continuous("w", 0, 1), *vector(Continuous("w", 0, 1), 2)))
+    assert [variable.high for variable in space.narrowed({"w": (0, 0.5)}).variables] == [0.5, 1, 1]
+
+
 def test_what_was_proposed_keeps_to_the_space(finished):
     spec, settings, _, trials = finished
     space = wire(parse(spec, "c.yaml"), settings).space
@@ -212,6 +224,8 @@ X = {"name": "x", "low": 0, "high": 1}
         (declared(X, keeps=[{"sum": ["z"], "equals": 1}]), "No variable is named 'z'. Known: x"),
         (declared(X, keeps=[{"sum": ["x"], "equal": 1}]), "equal"),
         (declared(X, keeps=[{"sum": ["x", "x"], "equals": 1}]), "the sum of x, x names a variable twice"),
+        (declared({**X, "size": 2}, keeps=[{"sum": {"x": 1, "x[0]": 2}, "at_most": 1}]), r"x\[0\] is named by itself"),
+        (declared({**X, "size": 2}, keeps=[{"sum": ["x[1]", "x"], "equals": 1}]), r"x\[1\] is named by itself"),
         (declared(X, exchangeable=["x"]), "give at least two tuples of names"),
         (declared(X, {**X, "name": "y", "high": 2}, exchangeable=[[["x"], ["y"]]]), "x and y .* are not alike"),
         (declared({**X, "periodik": True}), "Did you mean 'periodic'"),

@@ -223,3 +223,14 @@ def test_draws_around_the_likeliest_count_by_the_density_itself():
     assert shares @ draws[:, 0] == pytest.approx(1 - np.euler_gamma, abs=5 * sd / math.sqrt(count))
     bounded, _ = around(lambda t: (float(-t @ t), -2 * t), np.zeros(1), np.ones(1), np.zeros(1), 16)
     assert bounded.min() == 0 and len(bounded) == 16
+
+
+def test_where_all_draws_are_impossible_the_likeliest_is_believed_alone():
+    middle = np.array([0.5, -1.0])
+
+    def point(theta):
+        return (0.0 if np.array_equal(theta, middle) else -math.inf), np.zeros(2)
+
+    draws, shares = around(point, middle, np.ones(2), np.full(2, -9.0), 16)
+    np.testing.assert_array_equal(draws, [middle])
+    np.testing.assert_array_equal(shares, [1.0])
