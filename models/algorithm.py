@@ -178,8 +178,9 @@ class Algorithm:
         if constrained and Capability.OF_MOMENTS in required(maximizer):
             found = Multistart().maximize(score, space, q, rng, taken)
             said = f"multistart: {len(data.failed)} designs have failed, and where others will is part of the score"
-            return replace(found, remarks={**found.remarks, "maximizer": said})
-        found = maximizer.maximize(score, space, q, rng, taken)
+            found = replace(found, remarks={**found.remarks, "maximizer": said})
+        else:
+            found = maximizer.maximize(score, space, q, rng, taken)
         return found if data.exact or not self.repeats else repeating(found, score, posterior, data, waiting, space)
 
     def suggest(
