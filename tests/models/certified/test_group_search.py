@@ -181,9 +181,7 @@ def test_constraints_within_a_group_hold_and_one_that_couples_groups_is_refused(
     assert proof.status == "optimal" and proof.bound >= best and proof.value >= best - 0.01
     apart = score_of(drawn(((0,), (1,), (2,))))
     for maximized in (certified, programmed):
-        with pytest.raises(
-            ValueError, match=r"x0 \+ x2 <= 0.6 couples groups .* put x0, x2 into one .*`maximizer: m"
-        ):
+        with pytest.raises(ValueError, match=r"x0 \+ x2 <= 0.6 couples groups .* put x0, x2 into one .*`maximizer: m"):
             maximized(apart, space)
     joint = Multistart(n_samples=256, n_starts=4).maximize(apart, space, 1, np.random.default_rng(0))
     space.check(space.decode(joint.X)[0])
