@@ -72,7 +72,10 @@ def formula(problem: Branin | Hartmann) -> tuple[SearchSpace, Callable[[Array], 
     """Space, objective of encoded points (n, d), and least value of a problem."""
     best = problem.optimum("minimize")
     assert best is not None
-    read = lambda X: np.array([problem.function(design)["value"] for design in problem.space.decode(X)])  # noqa: E731
+
+    def read(X: Array) -> Array:
+        return np.array([problem.function(design)["value"] for design in problem.space.decode(X)])
+
     return problem.space, read, best.value
 
 

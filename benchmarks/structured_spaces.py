@@ -21,9 +21,11 @@ from scipy.optimize import minimize
 from fieldcraft.models.acquisitions.log_ei import LogEI
 from fieldcraft.models.algorithm import Algorithm
 from fieldcraft.models.coordinates.model_coordinates import ModelCoordinates
+from fieldcraft.models.coordinates.posterior import of_designs
 from fieldcraft.models.maximizers.multistart import Multistart
 from fieldcraft.models.observations import Array, Observations
 from fieldcraft.models.proposers.sobol import Sobol
+from fieldcraft.models.surrogate import Posterior, no_report
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 from fieldcraft.physics.problems.chips import Chips
 from fieldcraft.physics.simulators.chips import HeatedPlateFindiff
@@ -186,24 +188,22 @@ CASES: dict[str, Callable[[], Case]] = {
 }
 
 
-def alone(coordinates: ModelCoordinates, data: Observations) -> Observations:
-    """Each result once, its blocks sorted."""
-    return coordinates.seen(data)
-
-
-_TAUGHT = ModelCoordinates.taught
+def sorted_alone(data: Observations, space: SearchSpace, rng: np.random.Generator) -> Posterior:
+    """The process of results of which each counts once, its blocks sorted."""
+    coordinates = ModelCoordinates(space)
+    return of_designs(ExactGP().fit(coordinates.seen(data), rng, None, no_report), coordinates)
 
 
 def regrets(case: Case, form: str, seed: int) -> list[float]:
     """Regret of the best design after each trial."""
     space = case.plain if form == "plain" else case.space
-    ModelCoordinates.taught = alone if form == "sorted" else _TAUGHT  # type: ignore[method-assign]
     algorithm = Algorithm(Sobol(), case.start, ExactGP(), LogEI(), Multistart())
     X = algorithm.begin(space, 0, case.start, np.random.default_rng([seed, 0]))
     y = [case.read(design) for design in space.decode(X)]
     while len(y) < case.trials:
         data = Observations(X, y, maximize=False, exact=True, space=space, columns=space.columns)
-        posterior = algorithm.fit(data, np.random.default_rng([seed, len(y), 1]))
+        rng = np.random.default_rng([seed, len(y), 1])
+        posterior = sorted_alone(data, space, rng) if form == "sorted" else algorithm.fit(data, rng)
         rng = np.random.default_rng([seed, len(y), 2])
         x = algorithm.propose(posterior, data, np.empty((0, space.dimension)), space, 1, rng).X
         X, y = np.vstack([X, x]), [*y, case.read(space.decode(x)[0])]
