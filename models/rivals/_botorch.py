@@ -9,17 +9,20 @@ import numpy as np
 import torch
 from botorch.acquisition.acquisition import AcquisitionFunction
 from botorch.acquisition.logei import qLogProbabilityOfFeasibility
+from botorch.acquisition.multi_objective.objective import IdentityMCMultiOutputObjective
 from botorch.acquisition.objective import GenericMCObjective
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.models.model_list_gp_regression import ModelListGP
 from botorch.optim.initializers import initialize_q_batch
 from botorch.optim.optimize import optimize_acqf
+from botorch.utils.multi_objective.hypervolume import infer_reference_point
+from botorch.utils.multi_objective.pareto import is_non_dominated
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
 from fieldcraft.models.observations import Array, Observations
-from fieldcraft.models.rival import minimised
+from fieldcraft.models.rival import all_minimised, feasible
 from fieldcraft.physics.space import SearchSpace
 
 RESTARTS, RAW_SAMPLES = 10, 512
@@ -106,15 +109,15 @@ class Cube:
 def fitted(cube: Cube, data: Observations) -> SingleTaskGP | ModelListGP:
     """BoTorch's default Gaussian process, which is maximised, fitted to all results.
 
-    Under unknown constraints it is a list of models: the objective, and each constraint divided by the standard
-    deviation of its results, since BoTorch smooths the step at 0 on one scale for all.
+    With several objectives or unknown constraints it is a list of models: each objective, and each constraint divided
+    by the standard deviation of its results, since BoTorch smooths the step at 0 on one scale for all.
     """
     X = cube.of(data.X)
-    objective = _fitted(X, -minimised(data))
-    if data.constraints.shape[1] == 0:
-        return objective
+    objectives = [_fitted(X, -column) for column in all_minimised(data).T]
+    if data.constraints.shape[1] == 0 and len(objectives) == 1:
+        return objectives[0]
     each = [data.constraints[:, k] / data.constraint(k).scaling.sd for k in range(data.constraints.shape[1])]
-    return ModelListGP(objective, *(_fitted(X, readings) for readings in each))
+    return ModelListGP(*objectives, *(_fitted(X, readings) for readings in each))
 
 
 def _fitted(X: Tensor, readings: Array) -> SingleTaskGP:
@@ -135,8 +138,27 @@ def probability(model: ModelListGP, data: Observations, waiting: Tensor | None) 
     return qLogProbabilityOfFeasibility(model, constraints=_constraints(data), X_pending=waiting)
 
 
+def within(data: Observations) -> dict[str, Any]:
+    """Arguments for BoTorch's Monte Carlo acquisitions of several objectives: reference, objectives and constraints.
+
+    Where a reference is not stated, BoTorch's rule infers it from the front of the results, of the feasible ones if
+    there are any.
+    """
+    values = torch.as_tensor(-all_minimised(data))
+    kept = torch.as_tensor(feasible(data))
+    values = values[kept] if kept.any() else values
+    inferred = infer_reference_point(values[is_non_dominated(values)]).tolist()
+    stated = [None if aim.reference is None else aim.reference * (1 if aim.maximize else -1) for aim in data.aims]
+    return {
+        "ref_point": [guess if known is None else known for known, guess in zip(stated, inferred, strict=True)],
+        "objective": IdentityMCMultiOutputObjective(outcomes=list(range(len(data.aims)))),
+        "constraints": _constraints(data) or None,
+    }
+
+
 def _constraints(data: Observations) -> list[Callable[[Tensor], Tensor]]:
-    return [partial(_output, k=1 + k) for k in range(data.constraints.shape[1])]
+    first = max(len(data.aims), 1)
+    return [partial(_output, k=first + k) for k in range(data.constraints.shape[1])]
 
 
 def _output(samples: Tensor, k: int) -> Tensor:

@@ -41,6 +41,25 @@ def ask(sampler: optuna.samplers.BaseSampler, data: Observations, pending: Array
         return encoded(space, [study.ask(distributions).params for _ in range(q)])
 
 
+def bred(sampler: optuna.samplers.NSGAIISampler, data: Observations, space: SearchSpace, q: int) -> Array:
+    """The next q designs, encoded, shape (q, d), of a sampler that counts generations: all trials pass through it."""
+    with _quiet():
+        values = all_minimised(data)
+        study = optuna.create_study(directions=["minimize"] * values.shape[1], sampler=sampler)
+        distributions = {one.name: _distribution(one) for one in coordinates(space)}
+        known = inside(space, data.X)
+        for point, value, kept in zip(
+            told(space, data.X[known]), values[known].tolist(), data.constraints[known], strict=True
+        ):
+            study.enqueue_trial(point)
+            trial = study.ask(distributions)
+            sampler.get_trial_generation(study, study.get_trials(deepcopy=False)[-1])  # counts it
+            for k, reading in enumerate(kept, start=1):
+                trial.set_constraint(f"c{k:04d}", float(reading))
+            study.tell(trial, value)
+        return encoded(space, [study.ask(distributions).params for _ in range(q)])
+
+
 def _distribution(one: Coordinate) -> BaseDistribution:
     if one.kind == "choice":
         return CategoricalDistribution(one.levels)

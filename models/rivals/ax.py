@@ -7,7 +7,7 @@ import numpy as np
 
 from fieldcraft.models.capability import Capability
 from fieldcraft.models.observations import Array, Observations
-from fieldcraft.models.rival import contained, minimised, require, require_box, seed_of
+from fieldcraft.models.rival import all_minimised, contained, require, require_box, seed_of
 from fieldcraft.models.rivals._coordinates import Coordinate, coordinates, encoded, inside, told
 from fieldcraft.models.rivals._silence import quiet
 from fieldcraft.physics.space import SearchSpace
@@ -22,11 +22,13 @@ class Ax:
     """Ax's client with its defaults: its BoTorch models. The campaign's initial designs replace Ax's own.
 
     Otherwise, given trials that it did not propose, it would begin each time with the centre or a quasi-random point.
+    It is told of unknown constraints, and of several objectives with the references that are stated.
 
     Raises:
         ValueError: Ax is not installed.
     """
 
+    provides: ClassVar[frozenset[Capability]] = frozenset({Capability.CONSTRAINED, Capability.SEVERAL})
     requires: ClassVar[frozenset[Capability]] = frozenset({Capability.BOX})
 
     def __post_init__(self) -> None:
@@ -42,7 +44,7 @@ class Ax:
 
             client = Client(random_seed=seed_of(rng))
             client.configure_experiment(parameters=[_parameter(one) for one in coordinates(space)])
-            client.configure_optimization(objective="-y")
+            client.configure_optimization(objective=_objective(data), outcome_constraints=_limits(data))
             client.configure_generation_strategy(initialization_budget=0, initialize_with_center=False)
             _tell(client, data, pending, space)
             points: list[dict[str, float | int | str]] = []
@@ -51,10 +53,25 @@ class Ax:
             return encoded(space, points)
 
 
+def _objective(data: Observations) -> str:
+    return ", ".join(f"-y{k}" for k in range(max(len(data.aims), 1)))
+
+
+def _limits(data: Observations) -> list[str]:
+    """The unknown constraints, and the references that are stated, as Ax writes both."""
+    signs = [-1.0 if aim.maximize else 1.0 for aim in data.aims]
+    stated = [(k, aim.reference) for k, aim in enumerate(data.aims) if aim.reference is not None]
+    references = [f"y{k} <= {signs[k] * worst}" for k, worst in stated]
+    return [*references, *(f"c{k} <= 0" for k in range(data.constraints.shape[1]))]
+
+
 def _tell(client: "Client", data: Observations, pending: Array, space: SearchSpace) -> None:
     known = inside(space, data.X)
-    for point, value in zip(told(space, data.X[known]), minimised(data)[known], strict=True):
-        client.complete_trial(client.attach_trial(point), {"y": float(value)})
+    results = zip(told(space, data.X[known]), all_minimised(data)[known], data.constraints[known], strict=True)
+    for point, values, kept in results:
+        outputs = {f"y{k}": float(value) for k, value in enumerate(values)}
+        outputs |= {f"c{k}": float(value) for k, value in enumerate(kept)}
+        client.complete_trial(client.attach_trial(point), outputs)
     for point in told(space, pending[inside(space, pending)]):
         client.attach_trial(point)
 

@@ -153,14 +153,14 @@ def test_what_neural_cbo_trains_by_and_how_wide_its_bounds_are_can_be_said_in_a_
         disc("neural_cbo", tmp_path, horizon=1)
 
 
-@pytest.mark.parametrize("kind", ["ax", "baybe"])
+@pytest.mark.parametrize("kind", ["cma_es", "baybe"])
 def test_a_rival_that_is_not_told_of_constraints_is_refused_before_the_campaign_begins(kind, tmp_path):
     message = rf"algorithm.peer: '{kind}' is not told of constraints, and the problem has the outputs c1.*such as cei"
     with pytest.raises(InputError, match=message):
         disc(kind, tmp_path)
 
 
-@pytest.mark.parametrize("kind", ["botorch_log_ei", "botorch_qlognei", "optuna_gp", "optuna_tpe"])
+@pytest.mark.parametrize("kind", ["ax", "botorch_log_ei", "botorch_qlognei", "optuna_gp", "optuna_tpe"])
 def test_a_rival_that_keeps_constraints_is_accepted(kind, tmp_path):
     assert Capability.CONSTRAINED in provided(disc(kind, tmp_path).algorithm.peer)
 

@@ -174,11 +174,16 @@ def test_the_global_generators_are_left_alone_and_nothing_is_logged(asked):
     assert asked.silent
 
 
-def constrained(offset, maximize=False):
-    """Twelve results that are best at x = -1, where a constraint on the scale of hundreds is violated: offset - x."""
-    X = SPACE.sample(12, np.random.default_rng(2))
+def results(kind):
+    """Number of results from which a rival should have learnt: NSGA-II draws its first generation, 50, at random."""
+    return 200 if kind == "optuna_nsga2" else 12
+
+
+def constrained(offset, n=12, maximize=False):
+    """Results that are best at x = -1, where a constraint on the scale of hundreds is violated: offset - x."""
+    X = SPACE.sample(n, np.random.default_rng(2))
     y = X[:, 0] + 0.1 * X[:, 1] ** 2
-    c = np.stack([300 * (offset - X[:, 0]), np.full(12, -1e-3) * (2 + X[:, 1])], axis=1)
+    c = np.stack([300 * (offset - X[:, 0]), np.full(n, -1e-3) * (2 + X[:, 1])], axis=1)
     return Observations(X, -y if maximize else y, maximize=maximize, constraints=c)
 
 
@@ -186,7 +191,7 @@ KEEPING = [kind for kind in kinds(PACKAGE) if Capability.CONSTRAINED in provided
 
 
 def test_the_rivals_that_keep_unknown_constraints_are_those_whose_packages_do():
-    assert KEEPING == ["botorch_log_ei", "botorch_qlognei", "optuna_gp", "optuna_tpe"]
+    assert KEEPING == ["ax", "botorch_log_ei", "botorch_qlognei", "optuna_gp", "optuna_nsga2", "optuna_tpe"]
 
 
 SEVERAL = [kind for kind in kinds(PACKAGE) if Capability.SEVERAL in provided(public_class(PACKAGE, kind))]
@@ -194,20 +199,24 @@ SEVERAL = [kind for kind in kinds(PACKAGE) if Capability.SEVERAL in provided(pub
 
 @pytest.mark.parametrize("kind", SEVERAL)
 def test_a_rival_of_several_objectives_goes_between_their_optima(kind):
-    """f1 is least at x = -0.6 and maximised f2 greatest at x = 0.6: designs beyond these are dominated."""
-    X = SPACE.sample(12, np.random.default_rng(2))
+    """f1 is least at x = -0.6 and maximised f2 greatest at x = 0.6: designs beyond these are dominated.
+
+    NSGA-II changes every second coordinate at random: of 40 designs 16 or more are there, where chance puts 9.
+    """
+    q = 40 if kind == "optuna_nsga2" else 1
+    X = SPACE.sample(results(kind), np.random.default_rng(2))
     first, second = (X[:, 0] + 0.6) ** 2 + X[:, 1] ** 2, -((X[:, 0] - 0.6) ** 2) - X[:, 1] ** 2
     aims = (Aim(maximize=False, reference=4.0), Aim(maximize=True))
     read = Observations(X, first, maximize=False, aims=aims, further=second[:, None])
-    found = public_class(PACKAGE, kind)().suggest(read, np.empty((0, 2)), SPACE, 1, np.random.default_rng(3))
-    assert abs(found[0, 0]) < 0.75 and abs(found[0, 1]) < 0.3
+    found = public_class(PACKAGE, kind)().suggest(read, np.empty((0, 2)), SPACE, q, np.random.default_rng(3))
+    assert np.mean((abs(found[:, 0]) < 0.75) & (abs(found[:, 1]) < 0.3)) >= 0.4
 
 
 @pytest.mark.parametrize("kind", KEEPING)
 def test_a_rival_prefers_what_is_feasible_and_the_seed_determines_it(kind):
     peer, pending = public_class(PACKAGE, kind)(), SPACE.encode([{"x": 1.3, "y": 0.0}])
-    low = peer.suggest(constrained(0.2), pending, SPACE, 2, np.random.default_rng(3))
-    again = peer.suggest(constrained(0.2, maximize=True), pending, SPACE, 2, np.random.default_rng(3))
+    low = peer.suggest(constrained(0.2, results(kind)), pending, SPACE, 2, np.random.default_rng(3))
+    again = peer.suggest(constrained(0.2, results(kind), maximize=True), pending, SPACE, 2, np.random.default_rng(3))
     np.testing.assert_array_equal(low, again)
     assert len(np.unique(np.concatenate([low, pending]).round(6), axis=0)) == 3
     assert low[0, 0] > -0.3  # only the constraint keeps it from x = -1
@@ -215,7 +224,7 @@ def test_a_rival_prefers_what_is_feasible_and_the_seed_determines_it(kind):
 
 @pytest.mark.parametrize("kind", KEEPING)
 def test_while_nothing_is_feasible_a_rival_seeks_what_is(kind):
-    none = constrained(0.95)
+    none = constrained(1.0, results(kind))
     assert not (none.constraints <= 0).all(axis=1).any()
     X = public_class(PACKAGE, kind)().suggest(none, np.empty((0, 2)), SPACE, 1, np.random.default_rng(3))
     assert X[0, 0] > 0.6
