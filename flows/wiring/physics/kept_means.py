@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from fieldcraft.physics.parametric.statement import Fields
-from fieldcraft.storage.fields import FieldDamaged, FieldError, load_group, save_group
+from fieldcraft.storage.fields import FieldDamaged, FieldError, load_group, save_group, stray_staging
 from fieldcraft.storage.records import digest_of
 
 MEANS = ".means"
@@ -53,8 +53,13 @@ def loaded(place: Path, stated: Fields) -> dict[str, np.ndarray] | None:
 
 
 def keep(place: Path, stated: Fields, fields: Mapping[str, np.ndarray]) -> None:
-    """Keep fields, each (*cells), at a place; nothing is kept where the disk refuses."""
+    """Keep fields, each (*cells), at a place; nothing is kept where the disk refuses.
+
+    What a killed process left half written beside the place is deleted.
+    """
     import xarray as xr
 
+    for left in stray_staging(place.parent):
+        shutil.rmtree(left, ignore_errors=True)
     with suppress(FieldError):
         save_group(place, xr.Dataset({name: (stated.domain.names, each) for name, each in fields.items()}))
