@@ -12,6 +12,7 @@ from fieldcraft.flows.wiring.context import Site
 from fieldcraft.flows.wiring.observations import learnt_by, standing
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import Product, Result, Trial, TrialState
+from fieldcraft.storage.stated_sds import known_sds
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def correct(site: Site, checked: CheckedMeasurement, by: str, reason: str) -> Co
             raise InputError(f"{trial.id} was retracted: give all its outputs again; missing: {', '.join(missing)}.")
         sent = design_sent(site.ledger, trial, old.attempt)
         ran = run_design(site.campaign, trial, sent, results, old.attempt, ready.said)
-        details = {"sd": {**_known_sd(results, old.attempt), **measurement.sd}, "note": measurement.note}
+        details = {"sd": {**known_sds(results, old.attempt), **measurement.sd}, "note": measurement.note}
         said = {name: value for name, value in details.items() if value}
         done, new = site.ledger.correct(
             trial.id, trial.expect, old.id, outputs, ready.field or trial.field, by, reason, said, ran
@@ -86,15 +87,6 @@ def retract(site: Site, trial_id: str, by: str, reason: str) -> Corrected:
         return _told(site.ledger, done, old, new)
 
     return persistently(write)
-
-
-def _known_sd(results: Sequence[Result], attempt: int) -> dict[str, float]:
-    """Standard deviations of the outputs that count: those of the last accepted result and of additions to it."""
-    known: dict[str, float] = {}
-    for result in results:
-        if result.attempt == attempt and result.verdict in ("accepted", "duplicate"):
-            known |= result.details.get("sd", {})
-    return known
 
 
 def _counting(ledger: Ledger, trial_id: str) -> tuple[Trial, Result]:

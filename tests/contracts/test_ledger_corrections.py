@@ -67,6 +67,19 @@ def test_corrections_form_a_chain_and_only_its_end_can_be_corrected(ledger):
     assert ledger.check() == []
 
 
+def test_a_standard_deviation_alone_is_a_correction_once(ledger):
+    trial = ledger.record(*_of(trial_in(ledger, S.RUNNING)), {"y": 1.5}, None, "pass", "lab", {"sd": {"y": 0.1}})[0]
+    told = {"y": 1.5}, None, "ann", "the gauge"
+    with pytest.raises(ForbiddenMove, match="Result 1 of heat-0001 says this already"):
+        ledger.correct(trial.id, trial.expect, 1, *told, {"sd": {"y": 0.1}})
+    fixed, result = ledger.correct(trial.id, trial.expect, 1, *told, {"sd": {"y": 0.2}})
+    assert (fixed.outputs, result.details, result.replaces) == ({"y": 1.5}, {"sd": {"y": 0.2}}, 1)
+    for details in ({"sd": {"y": 0.2}}, {}):
+        with pytest.raises(ForbiddenMove, match="Result 2 of heat-0001 says this already"):
+            ledger.correct(fixed.id, fixed.expect, 2, *told, details)
+    assert ledger.check() == []
+
+
 def test_a_retraction_leaves_no_outputs_and_can_be_taken_back(ledger):
     trial = ledger.record(*_of(trial_in(ledger, S.RUNNING)), {"y": 1.5}, FIELD, "pass", "local", {})[0]
     gone = correct(ledger, trial, None)

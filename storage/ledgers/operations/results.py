@@ -24,6 +24,7 @@ from fieldcraft.storage.records import (
     Verdict,
     result_digest,
 )
+from fieldcraft.storage.stated_sds import known_sds
 
 # Made once: to make a statement and the key under which it is compiled takes longer than to run it.
 _NEW = insert(schema.results).returning(schema.results.c.id)
@@ -78,10 +79,13 @@ def correct(
 ) -> tuple[Trial, Result]:
     """Append a result in place of the one that counts; see ``Ledger.correct``."""
     before = expected(get_trial(connection, trial_id), expect)
-    counting = _counting(before, stored_results(connection, trial_id), replaces)
+    stored = stored_results(connection, trial_id)
+    counting = _counting(before, stored, replaces)
     result = new_result(before, counting.attempt, given, by)
     verdict: Verdict = "retraction" if given.outputs is None else "accepted"
-    if (result.digest, verdict) == (counting.digest, counting.verdict):
+    known = known_sds(stored, counting.attempt)
+    stated = known | given.details.get("sd", {})
+    if (result.digest, verdict, stated) == (counting.digest, counting.verdict, known):
         raise ForbiddenMove(f"Result {replaces} of {trial_id} says this already, so there is nothing to correct.")
     result = append(connection, result.model_copy(update={"verdict": verdict, "replaces": replaces}))
     after = swap(connection, before, TrialState.COMPLETED, **_counted(result))
