@@ -91,7 +91,8 @@ class Problem(ABC):
         for output in self.outputs:
             if output.formula is not None and set(output.formula.names) <= set(known):
                 found[output.name] = float(output.formula({name: known[name] for name in output.formula.names}))
-        return found
+        order = [output.name for output in self.outputs if output.name in found]
+        return {name: found[name] for name in dict.fromkeys([*order, *found])}
 
     @property
     def most_hypervolume(self) -> float | None:

@@ -14,7 +14,7 @@ from torch.quasirandom import SobolEngine
 
 from fieldcraft.models.data.composite import Composite
 from fieldcraft.models.numerics.states import named
-from fieldcraft.models.observations import Observations, Scaling
+from fieldcraft.models.observations import Array, Observations, Scaling
 from fieldcraft.models.surrogate import Function, Posterior, coarse, means
 
 _SAMPLES = 256
@@ -96,6 +96,20 @@ class CompositePosterior:
             self.scaling.sign / self.scaling.sd
         )
         return torch.where(torch.isfinite(found), found, float(self.data.targets.max()))
+
+    def in_units(self, X: Array) -> list[tuple[float, float]]:
+        """Mean and standard deviation of each noise-free part at X (1, d), in its unit.
+
+        Of a part that is learnt by its logarithm those of the log-normal: e^(m + v/2), and that times sqrt(e^v - 1).
+        """
+        found = []
+        for part, log in zip(self.parts, self.composite.logarithmic, strict=True):
+            with torch.no_grad():
+                mean, variance = part.mean_var(torch.as_tensor(X))
+            m, v = float(part.scaling.to_physical(float(mean[0]))), part.scaling.sd**2 * float(variance[0])
+            centre = math.exp(m + v / 2) if log else m
+            found.append((centre, centre * math.sqrt(math.expm1(v)) if log else math.sqrt(v)))
+        return found
 
     def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
         """q functions, each computed from one draw of every part."""
