@@ -153,5 +153,5 @@ def test_results_that_do_not_fit_are_refused(results, message):
 def test_one_name_stands_for_one_number():
     for stated in (("x", "b"), ("a", "a")):
         results = (StatedResult(stated[0], formula="b + 1"), StatedResult("b", plain=True), StatedResult(stated[1]))
-        with pytest.raises(ValueError, match="Two results or variables have the name|named"):
+        with pytest.raises(ValueError, match=r"Two results or variables have the name|named"):
             Declared(VARIABLES, results)
