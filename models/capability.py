@@ -42,6 +42,8 @@ class Capability(StrEnum):
     """A score that is positive or a logarithm; of an acquisition, which says so by its ``scale``."""
     CONSTRAINED = "constrained"
     """Unknown constraints are kept to by itself; of an acquisition or a rival."""
+    COMPOSITE = "composite"
+    """An objective computed from several outputs is scored through beliefs about these; of an acquisition."""
     SEVERAL = "several"
     """Several objectives, weighed against each other; of an acquisition or a rival, and of a problem that has them."""
     PROVES = "proves"
@@ -75,6 +77,7 @@ _NEVER_FLAGS = (
     Capability.FIELDS,
     Capability.SCALED,
     Capability.SEVERAL,
+    Capability.COMPOSITE,
     Capability.BOX,
 )
 _PROVIDED_BEFORE = {each.value: each for each in Capability if each not in _NEVER_FLAGS}

@@ -1,7 +1,7 @@
 """Treatment of unknown constraints: a surrogate for each, and the rule by which they enter a score.
 
-Several objectives are fitted here too, each by a surrogate of its own. A constraint whose results span decades is
-learnt on a logarithmic scale where the evidence is for it.
+Several objectives, and the parts of a computed one, are fitted here too, each by a surrogate of its own. A constraint
+whose results span decades is learnt on a logarithmic scale where the evidence is for it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fieldcraft.models.acquisition import Acquisition, Score
 from fieldcraft.models.capability import Capability, provided, required, scale_of
+from fieldcraft.models.composite.posterior import CompositePosterior
 from fieldcraft.models.constraint_rule import Rule
 from fieldcraft.models.constraint_scale import bent, chosen
 from fieldcraft.models.feasibility.bilog import Bilog
@@ -28,7 +29,7 @@ from fieldcraft.models.surrogate import FitsTogether, Posterior, Report, Surroga
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 
 _OBJECTIVE, _HIDDEN, _RUNNING, _TOGETHER = "objective", "hidden", "running.", "together"
-_BILOGS = "bilogs"
+_BILOGS, _PART = "bilogs", "part"
 _CLASSIFIER = FeasibilityGP()
 
 
@@ -113,6 +114,9 @@ class Constraints:
     ) -> dict[str, tuple[Surrogate, Observations]]:
         each = self.learner(objective)
         own = {f"constraint{k + 1}": (each, bent(data.constraint(k), bilog)) for k, bilog in enumerate(bilogs)}
+        if data.composite is not None:
+            parts = range(len(data.composite.names))
+            return {f"{_PART}{k + 1}": (objective, data.part(k)) for k in parts} | own
         return {_OBJECTIVE: (objective, data.objective), **_further(objective, data), **own}
 
 
@@ -171,6 +175,10 @@ class _Fits:
 
     def posterior(self) -> ConstrainedPosterior:
         m, parts = max(len(self.data.aims), 1), tuple(self.done.values())
+        if self.data.composite is not None:
+            m = len(self.data.composite.names)
+            whole = CompositePosterior(parts[:m], self.data)
+            return ConstrainedPosterior(whole, parts[m:], self.hidden, self.state(), self.bilogs)
         objective = SeveralObjectives(parts[:m], self.data.aims) if self.data.aims else parts[0]
         return ConstrainedPosterior(objective, parts[m:], self.hidden, self.state(), self.bilogs)
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fieldcraft.models.data.arrays import Array as Array
 from fieldcraft.models.data.arrays import frozen, refuse_non_finite
+from fieldcraft.models.data.composite import Composite
 from fieldcraft.models.data.earlier_results import EarlierResults as EarlierResults
 from fieldcraft.models.data.emulators import Emulator as Emulator
 from fieldcraft.models.data.emulators import SparseFields as SparseFields
@@ -71,6 +72,7 @@ class Observations:
         earlier: Results of earlier campaigns at other designs of this space; they are part of the digest.
         sds: Known standard deviation of each single result, of the objectives and then the constraints, in their units,
             shape (n, m + c); NaN where a result states none. Empty where none does.
+        composite: The outputs from which y is computed, where it is learnt through them; else None.
 
     Raises:
         ValueError: no trial, shapes disagree, a value is not finite, the noise is negative, or an image has pixels
@@ -96,6 +98,7 @@ class Observations:
     further: Array = field(default_factory=lambda: np.empty((0, 0)))
     earlier: tuple[EarlierResults, ...] = ()
     sds: Array = field(default_factory=lambda: np.empty((0, 0)))
+    composite: Composite | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "X", frozen(self.X))
@@ -122,6 +125,11 @@ class Observations:
         self._check_constraints()
         self._check_objectives()
         self._check_sds()
+        if self.composite is not None and (len(self.composite.values) != len(self.X) or self.aims):
+            raise ValueError(
+                f"{len(self.composite.values)} results of parts do not fit {len(self.X)} trials of "
+                f"{max(len(self.aims), 1)} objectives: give the parts of every trial, of one objective."
+            )
         for image in self.images:
             if not 0 <= image.first <= self.X.shape[1] - math.prod(image.shape):
                 raise ValueError(
@@ -181,7 +189,7 @@ class Observations:
     @property
     def parted(self) -> bool:
         """True if there is more to learn than one objective, each part by a surrogate of its own."""
-        return self.constrained or bool(self.aims)
+        return self.constrained or bool(self.aims) or self.composite is not None
 
     @property
     def constrained(self) -> bool:
@@ -200,7 +208,16 @@ class Observations:
             return self
         none = np.empty((0, 0))
         earlier = tuple(each.of_output(0) for each in self.earlier)
-        return replace(self, constraints=none, failed=none, aims=(), further=none, earlier=earlier, sds=self.sds[:, :1])
+        return replace(
+            self,
+            constraints=none,
+            failed=none,
+            aims=(),
+            further=none,
+            earlier=earlier,
+            sds=self.sds[:, :1],
+            composite=None,
+        )
 
     def first(self, n: int) -> "Observations":
         """The objective's results and gradients of the first n trials, scaled by themselves; no equation."""
@@ -235,6 +252,21 @@ class Observations:
         if k == 0:
             return self.objective
         return self._output(self.further[:, k - 1], k, maximize=self.aims[k].maximize)
+
+    def part(self, k: int) -> "Observations":
+        """Observations for the surrogate of part k of a computed objective, as it is learnt."""
+        assert self.composite is not None  # there are parts
+        y, sds = self.composite.learnt(k)
+        return Observations(
+            self.X,
+            y,
+            maximize=False,
+            exact=self.exact,
+            images=self.images,
+            columns=self.columns,
+            space=self.space,
+            sds=sds,
+        )
 
     def _output(self, y: Array, k: int, *, maximize: bool) -> "Observations":
         """Observations of output number k, y (n,), without equation or gradients."""
@@ -325,6 +357,8 @@ class Observations:
             parts |= {f"earlier{k}": each.X, f"outputs{k}": each.Y}
         if self.sds.size:
             parts["sds"] = self.sds
+        if self.composite is not None:
+            parts |= {"parts": self.composite.values, "sds of parts": self.composite.sds}
         for name, array in parts.items():
             sha.update(f"|{name}{array.shape}|".encode())
             # Adding zero turns -0.0 into 0.0: equal data must have equal digests.

@@ -7,7 +7,6 @@ holds one public frozen dataclass deriving from one of these is a new kind, name
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
@@ -15,6 +14,9 @@ from numpy.typing import NDArray
 
 from fieldcraft.physics.domain import Domain
 from fieldcraft.physics.operators import Equation, System
+from fieldcraft.physics.outputs.output import Optimum as Optimum
+from fieldcraft.physics.outputs.output import Output as Output
+from fieldcraft.physics.outputs.output import Sense as Sense
 from fieldcraft.physics.parametric.discrete import DiscreteSystem
 from fieldcraft.physics.parametric.grid import Grid
 from fieldcraft.physics.parametric.statement import Condition, Fields, Numbers, ParametricEquation
@@ -27,67 +29,12 @@ if TYPE_CHECKING:
 
 
 Array = NDArray[np.float64]
-Sense = Literal["maximize", "minimize"]
 
 Solve = Callable[[ParametricEquation, Numbers, tuple[int, ...]], Mapping[str, Array]]
 """Function from a statement, the designs' values, each (n, 1), and cells to its fields there, each (n, *cells)."""
 
 # Values of a field that are computed together for many designs.
 _VALUES = 4_000_000
-
-
-@dataclass(frozen=True)
-class Output:
-    """A number that a trial yields.
-
-    Args:
-        name: Its name in results and tables, and of the scalar variable that ``evaluate`` reads by default.
-        unit: Physical unit; empty for a pure number.
-        objective: Sense in which it is one of several objectives; None for an output that is not marked. If no output
-            is marked, the first is the objective, and the campaign file states its sense.
-        reference: Worst value of such an objective that still counts, in its unit; None if it is not known.
-        sd: Standard deviation of a result that states none of its own, in its unit, where results have noise of a known
-            size; None if it is not known. No noise is added.
-
-    Raises:
-        ValueError: an unknown sense, a reference that is not finite or is no objective's, or an sd that is negative or
-            not finite.
-    """
-
-    name: str
-    unit: str = ""
-    objective: Sense | None = None
-    reference: float | None = None
-    sd: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.objective not in (None, "maximize", "minimize"):
-            raise ValueError(
-                f"The output {self.name!r} has the objective {self.objective!r}: give maximize or minimize."
-            )
-        if self.sd is not None and not (math.isfinite(self.sd) and self.sd >= 0):
-            raise ValueError(
-                f"The output {self.name!r} has the sd {self.sd}: give a finite number >= 0, or leave it out."
-            )
-        if self.reference is None:
-            return
-        if self.objective is None:
-            raise ValueError(f"The output {self.name!r} has a reference and is no objective: mark it, objective=...")
-        if not math.isfinite(self.reference):
-            raise ValueError(f"The output {self.name!r} has the reference {self.reference}: give a finite number.")
-
-
-@dataclass(frozen=True)
-class Optimum:
-    """A known best design.
-
-    Args:
-        design: Its design, in physical units.
-        value: The objective there, without noise, in its unit.
-    """
-
-    design: Mapping[str, float | int | str]
-    value: float
 
 
 class Infeasible(Exception):
@@ -119,15 +66,33 @@ class Problem(ABC):
     @property
     @abstractmethod
     def outputs(self) -> tuple[Output, ...]:
-        """The numbers a trial yields: the objective first, then constraints, each met when it is <= 0.
+        """The numbers a trial yields: the objective first, then constraints, each met when it is <= 0, then plain ones.
 
-        A problem with several objectives marks each of them (``Output.objective``), before the constraints.
+        A problem with several objectives marks each of them (``Output.objective``), before the constraints. Plain
+        outputs (``Output.plain``) are recorded and shown; an output with a ``formula`` is computed from measured ones.
         """
 
     @property
     def objectives(self) -> tuple[Output, ...]:
         """The outputs that are marked as objectives; empty where the first output is the only one."""
         return tuple(output for output in self.outputs if output.objective is not None)
+
+    @property
+    def measured(self) -> tuple[Output, ...]:
+        """The outputs that an experiment yields; the others are computed from them."""
+        return tuple(output for output in self.outputs if output.formula is None)
+
+    def completed(self, values: Mapping[str, float], design: Design) -> dict[str, float]:
+        """Values by name with those of the outputs that are computed from them and from the design as it was run.
+
+        An output of which a part is not among the values is left out; one that is computed may not be finite.
+        """
+        known, found = {**design, **values}, dict(values)
+        for output in self.outputs:
+            if output.formula is not None and set(output.formula.names) <= set(known):
+                found[output.name] = float(output.formula({name: known[name] for name in output.formula.names}))
+        order = [output.name for output in self.outputs if output.name in found]
+        return {name: found[name] for name in dict.fromkeys([*order, *found])}
 
     @property
     def most_hypervolume(self) -> float | None:
@@ -298,16 +263,16 @@ class Problem(ABC):
     def exact_constraints(self, points: Array) -> Array | None:
         """The constraints without noise or mesh at the points (n, d), in their units, shape (n, c); None if unknown.
 
-        Columns of the points as for ``exact``; one column for each output after the first.
+        Columns of the points as for ``exact``; one column for each constraint.
         """
-        return None if len(self.outputs) > 1 else np.zeros((len(points), 0))
+        return None if len([each for each in self.outputs if not each.plain]) > 1 else np.zeros((len(points), 0))
 
     def cost(self, design: Design) -> float:
         """Expected cost of one experiment on the design, in the campaign's budget units; 1 by default."""
         return 1.0
 
     def evaluate(self, design: Design, fields: "xr.Dataset") -> dict[str, float]:
-        """The outputs of a design, computed from a simulation's fields.
+        """The measured outputs of a design, computed from a simulation's fields.
 
         By default each output is read from the scalar variable of its name. If there is none of them, and the problem
         states fields, ``functional`` computes the outputs from those.
@@ -315,7 +280,7 @@ class Problem(ABC):
         Raises:
             ValueError: such a variable or field is missing, or has other dimensions or places.
         """
-        names = [output.name for output in self.outputs]
+        names = [output.name for output in self.measured]
         stated = self.fields
         if stated is None or any(name in fields for name in names):
             return {name: scalar(name, fields) for name in names}

@@ -41,19 +41,20 @@ class Objective:
 
     @classmethod
     def of(cls, outputs: Sequence[Mapping[str, Any]], sense: str | None) -> Self:
-        """Objective by the one rule: the outputs that are marked are optimised, else the first; others are constraints.
+        """Objective by one rule: marked outputs are optimised, else the first; others but plain ones are constraints.
 
         Args:
-            outputs: The outputs as a campaign's environment records them: ``name``, and of each that is marked
-                ``objective`` (its sense) and ``reference``.
-            sense: Sense of a single objective, maximize or minimize.
+            outputs: The outputs as a campaign's environment records them: ``name``, of each that is marked
+                ``objective`` (its sense) and ``reference``, and ``plain`` of one that is neither.
+            sense: Sense of a single objective, maximize or minimize; None for a distance, which is minimised.
         """
         goals = tuple(
             Goal(output["name"], output["objective"] == "maximize", output.get("reference"))
             for output in outputs
             if output.get("objective")
         )
-        first, others = outputs[0]["name"], tuple(output["name"] for output in outputs[max(len(goals), 1) :])
+        limits = [output for output in outputs[max(len(goals), 1) :] if not output.get("plain")]
+        first, others = outputs[0]["name"], tuple(output["name"] for output in limits)
         if goals:
             return cls(first, goals[0].maximize, others, goals)
         return cls(first, sense == "maximize", others)

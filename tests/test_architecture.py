@@ -46,14 +46,14 @@ RUN_TEXT = {"eval", "exec", "compile", "__import__", "os.system", "os.popen", "s
 FLOORS = {
     "physics": (
         "variables", "images", "constraints", "geometry functions structure", "space", "domain", "operators",
-        "parametric", "collocation counting problem", "constrained formulas gradients tangents", "problems",
-        "simulators",
+        "outputs parametric", "collocation counting problem", "constrained formulas gradients tangents",
+        "problems", "simulators",
     ),
     "models": (
         "capability snapshots", "data", "observations", "proposer surrogate", "acquisition numerics", "linear",
-        "feasibility maximizer networks pareto rival selection", "constraint_rule gaussian tangent", "gradients",
-        "certified earlier emulation physics_informed scoring", "coordinates", "maximizers rivals rules surrogates",
-        "acquisitions proposers", "constraint_scale", "constraints",
+        "composite feasibility maximizer networks pareto rival selection", "constraint_rule gaussian tangent",
+        "gradients", "certified earlier emulation physics_informed scoring", "coordinates",
+        "maximizers rivals rules surrogates", "acquisitions proposers", "constraint_scale", "constraints",
         "algorithm", "named_algorithm", "algorithms",
     ),
     "storage": (

@@ -20,7 +20,11 @@ def noisy(spec: Mapping[str, Any], outputs: Sequence[Mapping[str, Any]], *, peop
 def noisy_constraints(spec: Mapping[str, Any], outputs: Sequence[Mapping[str, Any]], *, people: bool) -> bool:
     """True if results of the constraints are noisy too. Noise that a campaign adds is on its objective alone."""
     objectives = sum(bool(output.get("objective")) for output in outputs) or 1
-    return people or _noisy_program(spec) or any(output.get("sd") for output in outputs[objectives:])
+    return (
+        people
+        or _noisy_program(spec)
+        or any(output.get("sd") for output in outputs[objectives:] if not output.get("plain"))
+    )
 
 
 def _noisy_program(spec: Mapping[str, Any]) -> bool:

@@ -65,7 +65,7 @@ class Replay:
         Raises:
             InputError: they lack one, or cannot be read; says which.
         """
-        self._check(tuple(problem.space.names), {output.name: output.unit for output in problem.outputs})
+        self._check(tuple(problem.space.names), {output.name: output.unit for output in problem.measured})
         for record in self._records:
             if (file := self._file(record)) is not None:
                 with at(f"dispatcher: {record.name} of {self._source}"):

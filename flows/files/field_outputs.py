@@ -91,7 +91,7 @@ def require_units(problem: Problem, fields: "xr.Dataset") -> None:
         InputError: one is in another unit. Nothing is converted.
     """
     stated = problem.fields
-    known = {output.name: output.unit for output in problem.outputs}
+    known = {output.name: output.unit for output in problem.measured}
     if stated is not None:
         known |= {axis.name: axis.unit for axis in stated.domain.axes}
         known |= {field.name: field.unit for field in stated.fields}
@@ -150,7 +150,7 @@ def _asked(problem: Problem, fields: "xr.Dataset", name: str) -> NDArray[np.bool
 def _evaluated(problem: Problem, design: Design, fields: "xr.Dataset") -> dict[str, float]:
     try:
         found = problem.evaluate(design, fields)
-        return {output.name: float(found[output.name]) for output in problem.outputs}
+        return {output.name: float(found[output.name]) for output in problem.measured}
     except Exception as error:  # the outermost edge of a user's problem: whatever it raises is one clear error
         raise InputError(
             f"problem {type(problem).__name__} cannot read its outputs from the field: {type(error).__name__}: {error}"

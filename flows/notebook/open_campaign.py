@@ -162,7 +162,7 @@ class OpenCampaign(DecidedCampaign):
                 field=field if field is None or isinstance(field, Path) else _file(field, Path(folder)),
                 note=note,
             )
-            if told.state is not TrialState.COMPLETED or told.outputs == measured.values:
+            if told.state is not TrialState.COMPLETED or measured.values.items() <= (told.outputs or {}).items():
                 return record(site, check(site, measured), person.name, "notebook").text
             checked = check_correction(site, measured)
             done = correct(site, checked, person.name, reason or "told again in a notebook")
@@ -171,7 +171,7 @@ class OpenCampaign(DecidedCampaign):
     def _named(self, site: Site, results: Results) -> dict[str, float]:
         if isinstance(results, Mapping):
             return {name: float(value) for name, value in results.items()}
-        names = [output.name for output in site.campaign.problem.outputs]
+        names = [output.name for output in site.campaign.problem.measured]
         if len(names) > 1:
             raise InputError(f"tell: one number for the outputs {', '.join(names)}: give each by its name.")
         return {names[0]: float(results)}

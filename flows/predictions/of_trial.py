@@ -160,7 +160,11 @@ def _asked(site: Site, trial: Trial, design: Mapping[str, Level], model: LatestM
     units = {output.name: output.unit for output in site.campaign.problem.outputs}
     known, feasible = _constraints(model, X)
     of = site.campaign.objective
-    told = [*zip(of.outputs, _objectives(model, X), strict=True), *zip(of.constraints, known, strict=False)]
+    told = [
+        *zip(of.outputs, _objectives(model, X), strict=True),
+        *zip(of.constraints, known, strict=False),
+        *_parts(model, X),
+    ]
     outputs = [Moments(name, units[name], *moments) for name, moments in told]
     return Foreseen(
         trial=trial.id,
@@ -185,6 +189,17 @@ def _objectives(model: LatestModel, X: "NDArray[Any]") -> list[tuple[float, floa
     parts = posterior.parts if isinstance(posterior, SeveralObjectives) else (posterior,)
     moments = [predicted(part, X) for part in parts]
     return [(float(mean[0]), float(sd[0])) for mean, sd in moments]
+
+
+def _parts(model: LatestModel, X: "NDArray[Any]") -> list[tuple[str, tuple[float, float]]]:
+    """Moments of each part of a computed objective at X (1, d), in its unit; none where only its number is learnt."""
+    from fieldcraft.models.composite.posterior import CompositePosterior
+    from fieldcraft.models.feasibility.constrained import about_objective
+
+    posterior = about_objective(model.posterior)
+    if not isinstance(posterior, CompositePosterior):
+        return []
+    return list(zip(posterior.composite.names, posterior.in_units(X), strict=True))
 
 
 def _constraints(model: LatestModel, X: "NDArray[Any]") -> tuple[list[tuple[float, float]], float | None]:

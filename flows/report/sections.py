@@ -70,7 +70,9 @@ def in_words(material: Material) -> str:
         aims = aims_text(material.front["objectives"])
         return f"{aims[0].upper()}{aims[1:]} of problem {spec['problem']['kind']} by {algorithm}"
     aim = "Maximise" if spec["sense"] == "maximize" else "Minimise"
-    return f"{aim} {name}{f' in {unit}' if unit else ''} of problem {spec['problem']['kind']} by {algorithm}"
+    formula = material.campaign.environment["outputs"][0].get("formula")
+    what = f"{name} = {formula}" if formula else name
+    return f"{aim} {what}{f' in {unit}' if unit else ''} of problem {spec['problem']['kind']} by {algorithm}"
 
 
 def _cards(material: Material) -> list[tuple[str, str, str]]:

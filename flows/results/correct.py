@@ -9,6 +9,7 @@ from fieldcraft.flows.results.as_run import design_sent, run_design
 from fieldcraft.flows.results.record import CheckedMeasurement, kept, persistently
 from fieldcraft.flows.text import remark
 from fieldcraft.flows.wiring.context import Site
+from fieldcraft.flows.wiring.fit.derived import completed
 from fieldcraft.flows.wiring.observations import learnt_by, standing
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import Product, Result, Trial, TrialState
@@ -57,11 +58,12 @@ def correct(site: Site, checked: CheckedMeasurement, by: str, reason: str) -> Co
         trial, old = _counting(site.ledger, measurement.trial)
         results = site.ledger.results(trial.id)
         outputs = {**(trial.outputs or {}), **ready.values}
-        missing = [output.name for output in site.campaign.problem.outputs if output.name not in outputs]
+        missing = [output.name for output in site.campaign.problem.measured if output.name not in outputs]
         if missing:
             raise InputError(f"{trial.id} was retracted: give all its outputs again; missing: {', '.join(missing)}.")
         sent = design_sent(site.ledger, trial, old.attempt)
         ran = run_design(site.campaign, trial, sent, results, old.attempt, ready.said)
+        outputs = completed(site.campaign, outputs, ran or sent, trial.id)
         details = {"sd": {**known_sds(results, old.attempt), **measurement.sd}, "note": measurement.note}
         said = {name: value for name, value in details.items() if value}
         done, new = site.ledger.correct(

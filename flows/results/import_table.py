@@ -19,6 +19,7 @@ from fieldcraft.flows.text import quoted, shown
 from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.flows.wiring.campaign_file import read
 from fieldcraft.flows.wiring.create import created
+from fieldcraft.flows.wiring.fit.derived import completed
 from fieldcraft.physics.space import SpaceError
 from fieldcraft.storage.fields import FieldStore, content_digest, fields_at
 from fieldcraft.storage.open_ledger import open_ledger
@@ -97,7 +98,7 @@ def import_table(settings: Settings, file: Path, data: Path, renamed: Mapping[st
 
 def _require_names(campaign: Campaign, renamed: Mapping[str, str]) -> None:
     """Accept the renamed columns if each stands for a variable, an output or the fields."""
-    outputs = [output.name for output in campaign.problem.outputs]
+    outputs = [output.name for output in campaign.problem.measured]
     known = [*campaign.problem.space.names, *outputs, *(f"{name} sd" for name in outputs), COLUMN]
     for column, name in renamed.items():
         if name not in known:
@@ -116,7 +117,7 @@ def _digest(raw: bytes, renamed: Mapping[str, str], fields: Sequence[str]) -> st
 def _lines(campaign: Campaign, table: Table) -> list[_Line]:
     """The lines of a table, checked with their fields."""
     variables = campaign.problem.space.units
-    outputs = {output.name: output.unit for output in campaign.problem.outputs}
+    outputs = {output.name: output.unit for output in campaign.problem.measured}
     with_fields = COLUMN in table.units and COLUMN not in variables | outputs
     for name in variables if with_fields else variables | outputs:
         if name not in table.units:
@@ -134,7 +135,7 @@ def _lines(campaign: Campaign, table: Table) -> list[_Line]:
 def _checked(campaign: Campaign, table: Table, row: Row, named: str) -> _Line:
     """A line, its outputs read from the field that it names, where it names one."""
     variables = campaign.problem.space.variables
-    names = [output.name for output in campaign.problem.outputs]
+    names = [output.name for output in campaign.problem.measured]
     folds = campaign.space.folds
     needless = set(folds.conditional) - set(folds.existing(row.cells))
     for name in [variable.name for variable in variables] + ([] if named else names):
@@ -153,11 +154,13 @@ def _checked(campaign: Campaign, table: Table, row: Row, named: str) -> _Line:
     outputs = {name: number(cell, f"{row.place}: {name}") for name in names if (cell := row.cells.get(name))}
     details = _details(table, row, names, {*design, *names})
     if not named:
-        return _Line(row.place, Known(design=design, outputs=outputs, details=details))
+        whole = completed(campaign, outputs, design, row.place)
+        return _Line(row.place, Known(design=design, outputs=whole, details=details))
     file = named_field(table.file, named, row.place, table.file.parent)
     with at(row.place):
         outputs, digest = outputs_of_file(campaign.problem, design, file, outputs)
-    return _Line(row.place, Known(design=design, outputs=outputs, details=details), file, digest)
+    whole = completed(campaign, outputs, design, row.place)
+    return _Line(row.place, Known(design=design, outputs=whole, details=details), file, digest)
 
 
 def _details(table: Table, row: Row, outputs: Sequence[str], known: Set[str]) -> dict[str, Any]:

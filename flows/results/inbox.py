@@ -159,7 +159,7 @@ def measurements_of(campaign: Campaign, file: Path, within: Path | None = None) 
     table = read_table(file)
     if not {"key", "trial"} & table.units.keys():
         raise InputError(f"{file}: has neither a column 'key' nor 'trial'. Name the trial of each line.")
-    units = {output.name: output.unit for output in campaign.problem.outputs}
+    units = {output.name: output.unit for output in campaign.problem.measured}
     doubts = {f"{name} sd": unit for name, unit in units.items()}
     table.require_units({**campaign.problem.space.units, **units, **doubts})
     return [_from_row(campaign, table, row, within) for row in table.rows]
@@ -167,7 +167,7 @@ def measurements_of(campaign: Campaign, file: Path, within: Path | None = None) 
 
 def _from_row(campaign: Campaign, table: Table, row: Row, within: Path | None) -> Measurement:
     cells = {name: cell for name, cell in row.cells.items() if cell}
-    outputs = [output.name for output in campaign.problem.outputs]
+    outputs = [output.name for output in campaign.problem.measured]
     variables = {v.name: v for v in campaign.problem.space.variables}
     numbers = {
         name: number(cells[name], f"{row.place}: {name}")
@@ -195,7 +195,7 @@ def _from_row(campaign: Campaign, table: Table, row: Row, within: Path | None) -
 def _from_json(campaign: Campaign, item: Mapping[str, Any], file: Path, n: int, within: Path | None) -> Measurement:
     place = f"{file}: result {n}"
     handed = _validated(_Handed, item, place)
-    units = {**campaign.problem.space.units, **{output.name: output.unit for output in campaign.problem.outputs}}
+    units = {**campaign.problem.space.units, **{output.name: output.unit for output in campaign.problem.measured}}
     Table(file, handed.units, ()).require_units(units)
     variables = {v.name: v for v in campaign.problem.space.variables}
     trial, key = _named(handed.trial, handed.key, place)

@@ -19,6 +19,7 @@ from fieldcraft.flows.text import quoted, remark
 from fieldcraft.flows.wiring.build import rewire
 from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.flows.wiring.context import Site
+from fieldcraft.flows.wiring.fit.derived import completed, require_measured
 from fieldcraft.flows.wiring.observations import standing
 from fieldcraft.physics.space import Design
 from fieldcraft.storage.fields import fields_at
@@ -185,6 +186,7 @@ def _sound(site: Site, trial: Trial, measurement: Measurement, attempt: int) -> 
             raise InputError(f"{where}{trial.id}: {name} is {amount}. Give a number from 0 to {LARGEST:g}.")
     if dataset is not None and not values:
         values = _evaluated(site.campaign, trial, ran, dataset, where)
+    completed(site.campaign, values, ran or sent, f"{where}{trial.id}")  # refuses one that has no number
     return CheckedMeasurement(measurement, attempt, values, said, dataset, warnings)
 
 
@@ -214,8 +216,9 @@ def _attempt(trial: Trial, measurement: Measurement, where: str) -> int:
 
 
 def _values(campaign: Campaign, given: Mapping[str, float], where: str, what: str) -> dict[str, float]:
-    known = [output.name for output in campaign.problem.outputs]
+    known = [output.name for output in campaign.problem.measured]
     for name, value in given.items():
+        require_measured(campaign, name, f"{where}: ")
         if name not in known:
             raise InputError(
                 f"{where}: {what} of {quoted(name)}, which is no output.{suggestion(name, known)} Known: "
@@ -227,7 +230,7 @@ def _values(campaign: Campaign, given: Mapping[str, float], where: str, what: st
 
 
 def _known(campaign: Campaign) -> str:
-    return ", ".join(f"{output.name} [{output.unit or '-'}]" for output in campaign.problem.outputs)
+    return ", ".join(f"{output.name} [{output.unit or '-'}]" for output in campaign.problem.measured)
 
 
 def _evaluated(
@@ -283,12 +286,14 @@ def _record(site: Site, checked: CheckedMeasurement, by: str, source: str) -> Re
     parts = [result for result in results if result.verdict == "partial"]
     whole = trial.state is TrialState.COMPLETED
     known = trial.outputs or {} if whole else {name: v for part in parts for name, v in part.outputs.items()}
-    missing = tuple(o.name for o in site.campaign.problem.outputs if o.name not in {**known, **checked.values})
+    missing = tuple(o.name for o in site.campaign.problem.measured if o.name not in {**known, **checked.values})
     agrees = checked.values.items() <= known.items()
     outputs = {**known, **checked.values} if agrees or not whole else checked.values
     field = checked.field or (trial.field if whole and agrees else _last(parts, lambda part: part.field))
     sent = design_sent(site.ledger, trial, checked.attempt)
     ran = run_design(site.campaign, trial, sent, results, checked.attempt, checked.said)
+    if not missing:
+        outputs = completed(site.campaign, outputs, ran or sent, trial.id)
     known_as = (outputs, field, ran or trial.design)
     same = [r for r in _alike(trial, checked.attempt, results) if (r.outputs, r.field, r.ran or sent) == known_as]
     if same and not _adds(measurement, same if whole else results):

@@ -11,6 +11,7 @@ from fieldcraft.flows.text import quoted
 from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.flows.wiring.campaign_file import read
 from fieldcraft.flows.wiring.create import created
+from fieldcraft.flows.wiring.fit.derived import completed
 from fieldcraft.flows.wiring.observations import counting
 from fieldcraft.physics.space import SpaceError
 from fieldcraft.storage.fields import FieldStore, fields_at
@@ -120,4 +121,5 @@ def _known(campaign: Campaign, trial: Trial, result: Result, fields: FieldStore)
             f"{trial.id}: problem {campaign.spec.problem.kind!r} cannot read its outputs from the field. {error} "
             "Nothing was adopted."
         ) from None
+    outputs = completed(campaign, outputs, trial.actual, trial.id)
     return Known(design=trial.actual, outputs=outputs, field=result.field, details={"trial": trial.id})

@@ -134,7 +134,7 @@ def request_of(site: Site, trial: Trial, now: Covered) -> dict[str, object]:
         "design": dict(trial.design),
         "units": site.campaign.problem.space.units,
         **({"absent": absent} if (absent := _absent(site, trial)) else {}),
-        "outputs": {output.name: output.unit for output in site.campaign.problem.outputs},
+        "outputs": {output.name: output.unit for output in site.campaign.problem.measured},
         "digest": trial.digest,
         "code": dict(now.run),
         "seed": spec.seed,

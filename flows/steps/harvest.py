@@ -157,7 +157,7 @@ def take(site: Site, dispatcher: Dispatcher, trial: Trial, handle: Handle, attem
         FieldcraftError: the problem's ``evaluate`` failed.
     """
     fields, design = dispatcher.fetch(handle), design_sent(site.ledger, trial, attempt)
-    outputs = _evaluated(site, trial, design, fields)
+    outputs = site.campaign.problem.completed(_evaluated(site, trial, design, fields), design)
     bad = [name for name, value in outputs.items() if not math.isfinite(value)]
     if bad:
         return f"evaluate: output {bad[0]!r} is {outputs[bad[0]]}"
@@ -183,14 +183,14 @@ def _charged(site: Site, seconds: float) -> float:
 
 
 def _evaluated(site: Site, trial: Trial, design: Design, fields: "xr.Dataset") -> dict[str, float]:
-    """The outputs of a finished simulation; a dispatcher that answers designs itself may give them as scalars.
+    """The measured outputs of a finished simulation; a dispatcher that answers designs itself may give them as scalars.
 
     Raises:
         FieldcraftError: the problem's ``evaluate`` failed. The trial and its job's result stay as they are, so that
             nothing has to be simulated again once the problem is mended.
     """
     try:
-        problem, names = site.campaign.problem, [output.name for output in site.campaign.problem.outputs]
+        problem, names = site.campaign.problem, [output.name for output in site.campaign.problem.measured]
         if site.campaign.answering is not None and all(name in fields and not fields[name].ndim for name in names):
             return {name: float(fields[name]) for name in names}
         found = problem.evaluate(design, fields)

@@ -8,6 +8,7 @@ from fieldcraft.flows.errors import Faults, InputError
 from fieldcraft.flows.files.tables import OWN_COLUMNS, readable
 from fieldcraft.flows.jobs.dispatcher import answering
 from fieldcraft.flows.spec.campaign_file import CampaignSpec
+from fieldcraft.flows.wiring.fit.derived import require_derived
 from fieldcraft.flows.wiring.fit.needs import NEEDS
 from fieldcraft.flows.wiring.objectives import in_words, require_start
 from fieldcraft.flows.wiring.physics.emulators import (
@@ -38,7 +39,7 @@ def require_columns(problem: Problem) -> None:
     Raises:
         InputError: a name that cannot be a column, or that would be a column twice.
     """
-    outputs = [output.name for output in problem.outputs]
+    outputs = [output.name for output in problem.measured]
     taken = {name: f"the table's own column {name!r}" for name in OWN_COLUMNS}
     taken |= {f"{name} sd": f"the standard deviation of {name!r}" for name in outputs}
     for name in (*problem.space.names, *outputs):
@@ -110,6 +111,7 @@ def require_fit(campaign: "Campaign") -> None:
     """
     faults = Faults()
     for require in (
+        require_derived,
         require_noise,
         require_known_noise,
         require_conditions,

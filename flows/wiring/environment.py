@@ -65,11 +65,16 @@ def _of_variables(space: SearchSpace) -> dict[str, Any]:
 
 
 def outputs_of(problem: Problem) -> list[dict[str, Any]]:
-    """Outputs of a problem as JSON data; sense and reference of marked objectives, and sd where it is known."""
+    """Outputs of a problem as JSON data; sense and reference of marked objectives, and sd where it is known.
+
+    A plain one says so, and a computed one has its formula in words.
+    """
     return [
         {"name": output.name, "unit": output.unit}
         | ({"objective": output.objective, "reference": output.reference} if output.objective else {})
         | ({} if output.sd is None else {"sd": output.sd})
+        | ({"plain": True} if output.plain else {})
+        | ({} if output.formula is None else {"formula": str(output.formula)})
         for output in problem.outputs
     ]
 

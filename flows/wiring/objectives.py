@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from fieldcraft.flows.errors import Faults, InputError
 from fieldcraft.flows.spec.campaign_file import CampaignSpec
+from fieldcraft.physics.outputs.distance import Distance
 from fieldcraft.physics.problem import Problem
 
 if TYPE_CHECKING:
@@ -13,14 +14,22 @@ if TYPE_CHECKING:
 def require_sense(spec: CampaignSpec, problem: Problem) -> None:
     """Accept a problem with one objective if the file states its sense, and one with several if it states none.
 
+    A target or a band needs none: its distance is minimised.
+
     Raises:
         InputError: the sense is missing or given twice, the problem marks one output or a constraint comes before an
             objective, or noise or a stop rule is stated in the unit of one objective.
     """
     marked, first = problem.objectives, problem.outputs[: len(problem.objectives)]
     if not marked:
-        if spec.sense is None:
+        distance = isinstance(problem.outputs[0].formula, Distance)
+        if spec.sense is None and not distance:
             raise InputError("sense: missing. Give it.")
+        if spec.sense == "maximize" and distance:
+            raise InputError(
+                f"sense: 'maximize' is given, and {problem.outputs[0].name!r} is a distance, which is made small. "
+                "Leave sense out."
+            )
         return
     if len(marked) == 1:
         raise InputError(

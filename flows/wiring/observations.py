@@ -10,6 +10,7 @@ from fieldcraft.flows.analysis.feasibility import is_infeasible
 from fieldcraft.flows.analysis.noise import stated_sds
 from fieldcraft.flows.products import Trained
 from fieldcraft.flows.wiring.campaign import Campaign
+from fieldcraft.flows.wiring.fit.derived import composite_of
 from fieldcraft.flows.wiring.physics.emulators import emulators_of
 from fieldcraft.flows.wiring.physics.equations import physics_at
 from fieldcraft.flows.wiring.physics.gradients import gradients_of, uses_gradients
@@ -161,6 +162,7 @@ def observations(
         further=outputs[:, 1:m],
         earlier=earlier,
         sds=np.empty((0, 0)) if sds is None else _sds(campaign, done, names, sds),
+        composite=composite_of(campaign, done, sds),
     )
 
 

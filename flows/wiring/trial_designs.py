@@ -62,7 +62,7 @@ def _fault(campaign: Campaign, design: Design, rng: np.random.Generator) -> str 
         if simulator.gate(problem, design, rng) is not None:
             return None
         found = problem.evaluate(design, simulator.run(problem, design, rng))
-        outputs = {output.name: float(found[output.name]) for output in problem.outputs}
+        outputs = problem.completed({output.name: float(found[output.name]) for output in problem.measured}, design)
     except (Infeasible, Transient):
         return None
     except (Exception, SystemExit) as error:  # the outermost edge of a user's code: what it raises is told

@@ -9,8 +9,11 @@ from torch import Tensor
 
 from fieldcraft.models.acquisition import Scale
 from fieldcraft.models.capability import Capability
+from fieldcraft.models.composite.posterior import CompositePosterior
+from fieldcraft.models.feasibility.constrained import about_objective
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.scoring.analytic import AnalyticScore
+from fieldcraft.models.scoring.composite import CompositeScore, improvement
 from fieldcraft.models.scoring.criteria import LogImprovement
 from fieldcraft.models.scoring.incumbent import best_belief, incumbent
 from fieldcraft.models.surrogate import Posterior
@@ -23,6 +26,8 @@ class LogEI:
     If the noise is stated, m is lowered by the standard deviation of that mean. The logarithm stays finite and keeps
     its gradient where the improvement itself underflows.
 
+    An objective that is computed from other outputs is scored by beliefs about these (``models.scoring.composite``).
+
     Args:
         doubts: Number of these standard deviations by which m is lowered, >= 0; 0 in the papers (Neural-CBO).
 
@@ -30,7 +35,7 @@ class LogEI:
         ValueError: doubts is negative or not finite.
     """
 
-    provides: ClassVar[frozenset[Capability]] = frozenset({Capability.OF_MOMENTS})
+    provides: ClassVar[frozenset[Capability]] = frozenset({Capability.OF_MOMENTS, Capability.COMPOSITE})
     scale: ClassVar[Scale] = "log"
 
     doubts: float = 1.0
@@ -41,8 +46,11 @@ class LogEI:
 
     def score(
         self, posterior: Posterior, data: Observations, pending: Tensor, q: int, rng: np.random.Generator
-    ) -> AnalyticScore:
+    ) -> AnalyticScore | CompositeScore:
         """The score of this iteration (see Acquisition.score); pending points are believed."""
+        beliefs = about_objective(posterior)
+        if isinstance(beliefs, CompositePosterior):
+            return improvement(posterior, beliefs, data, pending, rng, self.doubts)
 
         def improving(points: Tensor) -> LogImprovement:
             return LogImprovement(float(incumbent(posterior, data, points, self.doubts)))

@@ -1,10 +1,12 @@
 """Thompson sampling (Thompson, 1933): each place of a batch follows one function drawn from the posterior."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from torch import Tensor
 
+from fieldcraft.models.capability import Capability
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.scoring.gradients import automatic
 from fieldcraft.models.surrogate import Function, Posterior, SlopedFunction
@@ -39,6 +41,8 @@ class Thompson:
     Pending trials and earlier places are ignored by construction: the draws differ, and so do their minimisers. This
     requires that the posterior has some variance left.
     """
+
+    provides: ClassVar[frozenset[Capability]] = frozenset({Capability.COMPOSITE})
 
     def score(
         self, posterior: Posterior, data: Observations, pending: Tensor, q: int, rng: np.random.Generator

@@ -127,6 +127,7 @@ class ModelCoordinates:
             failed=failed,
             sds=data.sds[rows] if data.sds.size else data.sds,
             earlier=tuple(self._all_orders(each) for each in data.earlier),
+            composite=data.composite and data.composite.among(rows),
         )
 
     def _all_orders(self, earlier: EarlierResults) -> EarlierResults:

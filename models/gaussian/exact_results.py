@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fieldcraft.models.composite.posterior import CompositePosterior
 from fieldcraft.models.feasibility.constrained import ConstrainedPosterior
 from fieldcraft.models.gaussian.covariance import CORRELATIONS, covariance, pulled, scaled_squares
 from fieldcraft.models.linear.conditioning import Factor
@@ -161,6 +162,9 @@ def through_results(posterior: Posterior, data: Observations) -> Posterior:
     """Beliefs about the objectives, corrected to pass through their results; those about constraints are unchanged."""
     if isinstance(posterior, ConstrainedPosterior):
         return replace(posterior, objective=through_results(posterior.objective, data))
+    if isinstance(posterior, CompositePosterior):
+        own = (through_results(part, data.part(k)) for k, part in enumerate(posterior.parts))
+        return replace(posterior, parts=tuple(own))
     if isinstance(posterior, SeveralObjectives):
         each = (through_results(part, data.objective_of(k)) for k, part in enumerate(posterior.parts))
         return replace(posterior, parts=tuple(each))

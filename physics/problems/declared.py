@@ -1,34 +1,12 @@
 """A problem that the campaign file states itself: variables, bounds and results, for whoever has no code to write."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
 
-from fieldcraft.physics.problem import Output, Problem, Sense
-from fieldcraft.physics.problems._declared import LATER, STRICT, Kept, StatedVariable
+from fieldcraft.physics.problem import Output, Problem
+from fieldcraft.physics.problems._declared import LATER, Kept, StatedVariable
+from fieldcraft.physics.problems._stated_results import StatedResult, outputs_of
 from fieldcraft.physics.space import Exchangeable, SearchSpace
 from fieldcraft.physics.structure.vectors import components, spread
-
-
-@dataclass(frozen=True)
-class _Result:
-    """A number that an experiment yields.
-
-    Args:
-        name: Its name.
-        unit: Physical unit; empty for a pure number.
-        objective: Sense in which it is one of several objectives.
-        reference: Worst value of such an objective that still counts, in its unit.
-        sd: Standard deviation of a result that states none of its own, in its unit, where that is known.
-    """
-
-    name: str
-    unit: str = ""
-    objective: Sense | None = None
-    reference: float | None = None
-    sd: float | None = field(default=None, metadata=LATER)
-
-    __pydantic_config__: ClassVar[Mapping[str, Any]] = STRICT
 
 
 @dataclass(frozen=True)
@@ -43,7 +21,9 @@ class Declared(Problem):
         results: The numbers that an experiment yields, ``{name: strength, unit: MPa}``: the objective first, then
             constraints, each met when it is <= 0. Of several objectives each says ``objective: minimize`` or
             ``maximize``, and may state a ``reference``, the worst value that still counts. Each may state the ``sd`` of
-            its noise, where that is known.
+            its noise, where that is known. ``plain: true`` marks one that is neither objective nor constraint,
+            ``formula: yield / impurity`` one that is computed from others, and ``target: 40`` or ``band: [38, 42]`` an
+            objective that is to be near that value, or in between.
         keeps: Sums that every design keeps: ``{sum: [sand, lime, ash], equals: 1}`` for a mixture,
             ``{sum: {x: 1, y: -2}, at_most: 3}``, ``at_least``.
         exchangeable: Groups of blocks of variables that may be swapped without effect:
@@ -51,7 +31,7 @@ class Declared(Problem):
     """
 
     variables: tuple[StatedVariable, ...]
-    results: tuple[_Result, ...]
+    results: tuple[StatedResult, ...]
     keeps: tuple[Kept, ...] = field(default=(), metadata=LATER)
     exchangeable: tuple[str | tuple[tuple[str, ...], ...], ...] = field(default=(), metadata=LATER)
 
@@ -59,8 +39,10 @@ class Declared(Problem):
         names = [result.name for result in self.results]
         if not names or len(set(names)) < len(names) or not all(name.strip() for name in names):
             raise ValueError(f"The results are named {names}: name at least one, and each once.")
-        assert self.outputs  # which refuses a reference without an objective
         assert self.space  # which refuses what is no space
+        assert (
+            self.outputs
+        )  # which refuses a reference without an objective, and a formula that reads what is not there
 
     @property
     def space(self) -> SearchSpace:
@@ -76,8 +58,8 @@ class Declared(Problem):
 
     @property
     def outputs(self) -> tuple[Output, ...]:
-        """The results, in the order of the file."""
-        return tuple(Output(each.name, each.unit, each.objective, each.reference, each.sd) for each in self.results)
+        """The results, in the order of the file, the plain ones last."""
+        return outputs_of(self.results, self.space)
 
 
 def _blocks(group: str | tuple[tuple[str, ...], ...], names: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:

@@ -45,7 +45,7 @@ class Function(Simulator):
                 f"The simulator 'function' cannot run {type(problem).__name__}: give it a method `function(design)`, "
                 "or choose another simulator."
             )
-        units = {output.name: output.unit for output in problem.outputs} | gradient_units(problem)
+        units = {output.name: output.unit for output in problem.measured} | gradient_units(problem)
         return _with_units(_dataset(problem.function(design)), units)
 
 

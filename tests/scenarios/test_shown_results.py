@@ -323,3 +323,17 @@ def test_the_table_of_several_objectives_is_that_of_the_stored_cells():
             mean, least = row[method].split("; ")[0].removesuffix(")").split(" (")
             assert agrees(mean, fmean(values)) and agrees(least, min(values))
             assert f"; {len(values)} seed" in row[method] or len(values) == 5
+
+
+def test_the_table_of_computed_objectives_is_that_of_the_stored_benchmark():
+    data = results("benchmarks/results/derived")
+    rows = table("docs/outputs.md", "objective | variables | through its parts")
+    assert (data["seeds"], data["limit"]) == (5, 40)
+    for row, found in zip(rows, data["rows"], strict=True):
+        assert f"(`{found['problem']}`)" in row["objective"] and row["variables"] == str(found["dimension"])
+        for column, way in (("through its parts", "parts"), ("by its number", "number")):
+            assert row[column] == ", ".join(str(runs or "-") for runs in found[way]), row
+    own = {row["problem"]: row["own"] for row in data["rows"] if "own" in row}
+    assert own["exchanger"] == [None] * 5
+    said = " and ".join([", ".join(map(str, own["reaction"][:-1])), str(own["reaction"][-1])])
+    assert f"on the reaction they took {said}" in " ".join(text_of("docs/outputs.md").split())

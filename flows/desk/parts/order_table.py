@@ -21,7 +21,8 @@ def order_table(campaign: CampaignRecord, orders: Sequence[Mapping[str, Any]]) -
         campaign: Their campaign.
         orders: Entries of ``flows.views.pending.queue_data``, one or more.
     """
-    units, outputs = campaign.environment["units"], campaign.environment["outputs"]
+    units = campaign.environment["units"]
+    outputs = [each for each in campaign.environment["outputs"] if not each.get("formula")]
     variables = list(orders[0]["design"])
     measured = [_titled(each["name"], each["unit"]) for each in outputs]
     header = ["key", "trial", *(_titled(name, units.get(name, "")) for name in variables), *measured, "notes"]

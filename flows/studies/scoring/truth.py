@@ -61,7 +61,7 @@ def measured(campaign: Campaign, ledger: Ledger) -> dict[str, Any]:
 
 def _constrained(problem: Problem) -> dict[str, Any]:
     """Names and spreads of the constraints; empty for a problem without constraints."""
-    names = [] if problem.outputs[0].objective else [output.name for output in problem.outputs[1:]]
+    names = [] if problem.outputs[0].objective else [output.name for output in problem.outputs[1:] if not output.plain]
     return {"constraints": names, "spreads": spreads(problem)} if names else {}
 
 

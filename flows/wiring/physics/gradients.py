@@ -32,6 +32,8 @@ def uses_gradients(campaign: "Campaign") -> bool:
     from fieldcraft.models.surrogate import TakesGradients
 
     words, surrogate = campaign.algorithm, campaign.algorithm.surrogate
+    if campaign.problem.outputs[0].formula is not None:  # a gradient is one of a measured output
+        return False
     if not campaign.space.plain:  # a model sees other coordinates than those of the derivatives
         return False
     if campaign.noise_sd or not (isinstance(surrogate, TakesGradients) and surrogate.uses_gradients):

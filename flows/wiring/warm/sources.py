@@ -55,7 +55,7 @@ def read_source(campaign: "Campaign", source: WarmStart, until: int | None = Non
     _require_same(campaign, record, place)
     results = [each for each in ledger.result_summaries(source.campaign) if until is None or each.id <= until]
     read = as_read(ledger.summaries(source.campaign), counting(results))
-    space, names = campaign.space, [output.name for output in campaign.problem.outputs]
+    space, names = campaign.space, (*campaign.objective.outputs, *campaign.objective.constraints)
     inside = [trial for trial in read if trial.outputs is not None and _inside(campaign, dict(trial.actual))]
     if not inside:
         raise InputError(
@@ -152,12 +152,25 @@ def _require_same(campaign: "Campaign", record: CampaignRecord, place: str) -> N
             "same, in the same units."
         )
     outputs = {output["name"]: output["unit"] for output in record.environment["outputs"]}
+    formulas = {output["name"]: output.get("formula") for output in record.environment["outputs"]}
     for output in campaign.problem.outputs:
+        if output.plain:
+            continue
+        own = None if output.formula is None else str(output.formula)
+        if output.name in outputs and formulas[output.name] != own:
+            raise InputError(
+                f"{place} has the output {output.name!r} {_computed(formulas[output.name])}, and this one has it "
+                f"{_computed(own)}. Both must have the same."
+            )
         if outputs.get(output.name) != output.unit:
             raise InputError(
                 f"{place} has the outputs {_in_units(outputs)}, and this one reads "
                 f"{_in_units({output.name: output.unit})}. Let both agree in names and units."
             )
+
+
+def _computed(formula: str | None) -> str:
+    return "as it was measured" if formula is None else f"computed ({formula})"
 
 
 def _in_units(units: dict[str, str]) -> str:
