@@ -3,7 +3,7 @@
 A rival, a whole optimiser of another package, may replace the three.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -142,8 +142,9 @@ class Algorithm:
         space: SearchSpace,
         q: int,
         rng: np.random.Generator,
+        pending_lower: Sequence[Array] = (),
     ) -> Candidates:
-        """The next batch of q designs.
+        """The next batch of q designs, and where the simulator has levels, the level of each.
 
         A maximizer that takes only functions of mean and standard deviation cannot avoid designs that fail. Once a
         design has failed, multistart replaces it, and a remark states this.
@@ -156,6 +157,8 @@ class Algorithm:
             space: Where to search; a subset of where the data come from is fine.
             q: Size of the batch.
             rng: The only source of randomness.
+            pending_lower: Encoded designs without a result at each coarser level, shapes (k, d), by level. They are not
+                to be proposed at that level again; they may be at another.
         """
         _, acquisition, maximizer = self._words()
         waiting = torch.as_tensor(np.array(pending, dtype=np.float64).reshape(-1, data.X.shape[1]))

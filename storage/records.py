@@ -125,13 +125,15 @@ class Origin(Record):
     reproducible: bool = True  # False when a time limit struck on the way
     remarks: Mapping[str, str] = {}  # what the model had to say of how it was made: a choice, a fallback
     scores: Mapping[str, Number] = {}  # of the surrogates it chose between: log predictive density, summed over trials
+    level: int | None = Field(default=None, ge=0)  # of the simulator, from 0 by rising cost; None is the target
 
     @model_serializer(mode="wrap")
-    def _without_absent_regret(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Data as earlier versions wrote them where nothing bounds the regret."""
+    def _without_what_is_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Data as earlier versions wrote them where nothing bounds the regret, or the target is run."""
         found: dict[str, Any] = handler(self)
-        if self.regret is None:
-            found.pop("regret", None)
+        for name in ("regret", "level"):
+            if found.get(name) is None:
+                found.pop(name, None)
         return found
 
 
