@@ -119,6 +119,7 @@ def require_fit(campaign: "Campaign") -> None:
         require_mask,
         partial(_require, "emulator"),
         partial(_require, "earlier"),
+        partial(_require, "levels"),
         partial(_require, "fields"),
         require_network,
         _require_space_of_rival,
@@ -161,6 +162,7 @@ def _required(campaign: "Campaign") -> Mapping[str, frozenset[Capability]]:
         "problem": frozenset({Capability.CONSTRAINED} if _unknown(campaign) else ())
         | frozenset({Capability.SEVERAL} if campaign.objective.goals else ()),
         "warm_start": frozenset({Capability.EARLIER} if campaign.spec.warm_start else ()),
+        "levels": frozenset({Capability.LEVELS} if campaign.spec.levels else ()),
         "stop": frozenset({Capability.PROVES} if campaign.spec.stop.certified_gap is not None else ()),
     }
 

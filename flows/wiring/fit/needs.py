@@ -69,6 +69,14 @@ NEEDS = {  # of each topic the first need that is not met is told
             "warm_gp, or leave warm_start out.",
         ),
     ),
+    "levels": (
+        Need(
+            "levels",
+            Capability.LEVELS,
+            "surrogate",
+            "levels: {algorithm} learns nothing from coarser runs. Use the algorithm auto, or leave levels out.",
+        ),
+    ),
     "fields": (
         Need(
             "surrogate",
