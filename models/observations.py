@@ -218,7 +218,7 @@ class Observations:
         if not self.parted:
             return self
         none = np.empty((0, 0))
-        earlier, lower = (tuple(each.of_output(0) for each in those) for those in (self.earlier, self.lower))
+        earlier, lower = tuple(each.of_output(0) for each in self.earlier), tuple(e.of_output(0) for e in self.lower)
         return replace(
             self,
             constraints=none,

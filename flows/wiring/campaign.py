@@ -14,8 +14,10 @@ from fieldcraft.flows.spec.campaign_file import CampaignSpec, Component, Constra
 from fieldcraft.flows.spec.contracts import asked
 from fieldcraft.flows.spec.registry import build
 from fieldcraft.flows.wiring.environment import outputs_of
+from fieldcraft.flows.wiring.levels.built import BuiltLevel
 from fieldcraft.flows.wiring.named_algorithms import GROUPS
 from fieldcraft.models.capability import require_known
+from fieldcraft.models.data.level_start import nested_start
 from fieldcraft.physics.domain import Domain, same_axes
 from fieldcraft.physics.operators import Equation, System
 from fieldcraft.physics.parametric.statement import Condition
@@ -56,6 +58,7 @@ class Campaign:
         dispatcher: Dispatcher that runs the simulations, or has people do the experiments.
         space: Search space of the designs that may be proposed.
         noise_sd: Standard deviation of the noise that is added to a result, in the objective's unit; 0 where none is.
+        levels: Coarser and cheaper levels of the simulator, by number.
         accept: Check of an algorithm that is built when it is first asked for; None where it was checked before.
     """
 
@@ -66,6 +69,7 @@ class Campaign:
     dispatcher: "Dispatcher"
     space: SearchSpace
     noise_sd: float
+    levels: tuple[BuiltLevel, ...] = ()
     accept: "Callable[[Campaign], None] | None" = None
 
     def with_spec(self, spec: CampaignSpec) -> "Campaign":
@@ -128,7 +132,12 @@ class Campaign:
     def learns(self, proposed: int) -> bool:
         """True if the next design, after ``proposed`` of them, is chosen from the results and not by the start."""
         part = self.spec.algorithm
-        return (part.surrogate is not None or part.peer is not None) and proposed >= part.start.n
+        return (part.surrogate is not None or part.peer is not None) and proposed >= len(self.start)
+
+    @cached_property
+    def start(self) -> tuple[tuple[int, int | None], ...]:
+        """Places of the start: number of a design of the initial sequence, and level of its run; None is the target."""
+        return nested_start(self.spec.algorithm.start.n, [level.cost for level in self.levels])
 
     @cached_property
     def algorithm(self) -> "Algorithm":

@@ -129,7 +129,7 @@ def edit(
         )
     proposal = checked(Proposal, f"Edited design of {trial_id}", design=design, cost=cost, origin=before.origin)
     edited = {name: proposal.design[name] for name in before.design}
-    digest = trial_digest(edited, get_campaign(connection, before.campaign).digest)
+    digest = trial_digest(edited, get_campaign(connection, before.campaign).digest, before.level)
     if digest == before.digest:
         raise ForbiddenMove(f"The design of {trial_id} is this one already, so there is nothing to edit.")
     revision = before.revision + 1
