@@ -25,7 +25,7 @@ class Capability(StrEnum):
     EARLIER = "earlier"
     """Results of an earlier campaign on the same variables; of a campaign."""
     LEVELS = "levels"
-    """Results of coarser levels of the simulator are learnt from; of a surrogate."""
+    """Coarser levels of the simulator; of a campaign, and of what learns from them."""
     FIELDS = "fields"
     """Fields of every design, from which the outputs are read; of the problem."""
     EXACT = "exact"

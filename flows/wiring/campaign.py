@@ -1,7 +1,8 @@
 """A campaign: its specification together with the components built from it."""
 
 import dataclasses
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from fieldcraft.physics.operators import Equation, System
 from fieldcraft.physics.parametric.statement import Condition
 from fieldcraft.physics.problem import Problem, Simulator
 from fieldcraft.physics.space import SearchSpace
-from fieldcraft.storage.records import Limits, digest_of
+from fieldcraft.storage.records import Limits, TrialState, TrialSummary, digest_of
 from fieldcraft.storage.trackers.campaigns import Objective
 
 if TYPE_CHECKING:
@@ -130,14 +131,28 @@ class Campaign:
         return Objective.of(outputs_of(self.problem), self.spec.sense)
 
     def learns(self, proposed: int) -> bool:
-        """True if the next design, after ``proposed`` of them, is chosen from the results and not by the start."""
+        """True if the next design, after ``proposed`` of the start, is chosen from the results and not by the start."""
+        return self.chooses and proposed >= sum(self.start.values())
+
+    @property
+    def chooses(self) -> bool:
+        """True if designs after the start are chosen from the results."""
         part = self.spec.algorithm
-        return (part.surrogate is not None or part.peer is not None) and proposed >= len(self.start)
+        return part.surrogate is not None or part.peer is not None
 
     @cached_property
-    def start(self) -> tuple[tuple[int, int | None], ...]:
-        """Places of the start: number of a design of the initial sequence, and level of its run; None is the target."""
+    def start(self) -> Mapping[int | None, int]:
+        """Number of designs that the start runs at each level, the cheapest first and the target, None, last."""
         return nested_start(self.spec.algorithm.start.n, [level.cost for level in self.levels])
+
+    def share(self, level: int | None) -> float:
+        """Expected cost of a run at a level, as a share of that of a run of the simulator as it stands, level None."""
+        return 1.0 if level is None else self.levels[level].cost
+
+    def start_left(self, trials: Sequence[TrialSummary]) -> Mapping[int | None, int]:
+        """Number of designs of the start without a trial that counts, by level; levels without any are left out."""
+        counted = Counter(trial.level for trial in trials if trial.state is not TrialState.REJECTED)
+        return {level: n - counted[level] for level, n in self.start.items() if n > counted[level]}
 
     @cached_property
     def algorithm(self) -> "Algorithm":

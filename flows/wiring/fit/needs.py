@@ -71,10 +71,25 @@ NEEDS = {  # of each topic the first need that is not met is told
     ),
     "levels": (
         Need(
+            "surrogate",
+            Capability.LEVELS,
+            "problem",
+            "algorithm.surrogate: {surrogate!r} learns from coarser runs, and no `levels` of the simulator are given. "
+            "Give them, or use auto or exact_gp.",
+        ),
+        Need(
+            "constraints.surrogate",
+            Capability.LEVELS,
+            "problem",
+            "algorithm.constraints.surrogate: {constraints_surrogate!r} learns from coarser runs, and no `levels` of "
+            "the simulator are given. Give them, or use exact_gp.",
+        ),
+        Need(
             "levels",
             Capability.LEVELS,
-            "surrogate",
-            "levels: {algorithm} learns nothing from coarser runs. Use the algorithm auto, or leave levels out.",
+            "learners",
+            "levels: {algorithm} learns nothing from coarser runs. Use the algorithm auto or the surrogate "
+            "multilevel_gp, or leave levels out.",
         ),
     ),
     "fields": (
