@@ -48,7 +48,8 @@ def mendable(trials: Sequence[TrialSummary]) -> list[TrialSummary]:
     return [
         trial
         for trial in trials
-        if _retracted(trial) or (trial.state is TrialState.FAILED and trial.failure != "infeasible")
+        if trial.level is None
+        and (_retracted(trial) or (trial.state is TrialState.FAILED and trial.failure != "infeasible"))
     ]
 
 
@@ -178,7 +179,7 @@ def _failed(trial: TrialSummary) -> bool:
 
 
 def _settled(site: Site, trials: Sequence[TrialSummary]) -> list[TrialSummary]:
-    """The campaign's own settled trials, in the order in which they were settled."""
+    """The campaign's own settled trials of the target, in the order in which they were settled."""
     when = site.ledger.settled(site.name)
-    own = [trial for trial in trials if not trial.imported and trial.state in SETTLED]
+    own = [t for t in trials if not t.imported and t.level is None and t.state in SETTLED]
     return sorted(own, key=lambda trial: when[trial.id])

@@ -127,7 +127,7 @@ def _hold(site: Site, staged: Trial, why: str) -> int:
 def request_of(site: Site, trial: Trial, now: Covered) -> dict[str, object]:
     """Description of a trial for the dispatcher, with ``repeat`` if its design is proposed once more."""
     spec, repeat = site.campaign.spec, trial.origin.remarks.get("repeat")
-    simulator = spec.simulator if trial.level is None else site.campaign.levels[trial.level].component
+    simulator = spec.simulator if trial.level is None else site.campaign.level(trial.level).component
     return {
         **({} if repeat is None or trial.revision > 1 else {"repeat": repeat}),
         "problem": spec.problem.model_dump(),

@@ -83,7 +83,7 @@ def _built(spec: CampaignSpec | NamedSpec, settings: Settings, algorithm: bool) 
     with faults.noted():
         simulator = _simulator(spec, settings, dispatcher)
     with faults.noted():
-        levels = levels_of(spec, simulator, dispatcher, settings)
+        levels = levels_of(spec, problem, simulator, dispatcher, settings)
     accept = None if algorithm else require_fit
     campaign = Campaign(spec, settings, problem, simulator, dispatcher, space, noise_sd, levels, accept)
     if dispatcher.by_people:

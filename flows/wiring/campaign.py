@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from fieldcraft.flows.analysis.noise import noisy, noisy_constraints
-from fieldcraft.flows.errors import Faults, at
+from fieldcraft.flows.errors import Faults, FieldcraftError, at
 from fieldcraft.flows.jobs.dispatcher import Place, answering
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.campaign_file import CampaignSpec, Component, ConstraintsSpec, Dispatch
@@ -147,7 +147,20 @@ class Campaign:
 
     def share(self, level: int | None) -> float:
         """Expected cost of a run at a level, as a share of that of a run of the simulator as it stands, level None."""
-        return 1.0 if level is None else self.levels[level].cost
+        return 1.0 if level is None else self.level(level).cost
+
+    def level(self, number: int) -> BuiltLevel:
+        """A level by its number.
+
+        Raises:
+            FieldcraftError: the campaign has no such level.
+        """
+        if number >= len(self.levels):
+            raise FieldcraftError(
+                f"A trial of {self.name} is of level {number}, and the campaign has {len(self.levels)} levels: the "
+                "ledger was changed by something else. 'fieldcraft doctor' names the trial."
+            )
+        return self.levels[number]
 
     def start_left(self, trials: Sequence[TrialSummary]) -> Mapping[int | None, int]:
         """Number of designs of the start without a trial that counts, by level; levels without any are left out."""

@@ -104,7 +104,7 @@ def data_of(
 
 def infeasible(trials: Sequence[T]) -> list[T]:
     """Trials of the target without a result because their designs are infeasible, by number."""
-    return [trial for trial in trials if trial.level is None and is_infeasible(trial)]
+    return [trial for trial in trials if is_infeasible(trial)]
 
 
 def observations(

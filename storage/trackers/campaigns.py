@@ -220,6 +220,8 @@ class _Session:
             at=trial.updated,
         )
         shown.end(run, STATUS.get(trial.state, "KILLED"), trial.updated)
+        if trial.level is not None:  # no result of the campaign
+            return run
         if trial.state is TrialState.COMPLETED:
             self._progress(shown, trial, results)
         elif trial.failure == "infeasible":

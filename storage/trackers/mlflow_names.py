@@ -46,6 +46,7 @@ def about_trial(trial: Trial, corrections: int) -> dict[str, Any]:
         "fieldcraft.retracted": trial.outputs is None if corrections else None,
         "fieldcraft.field": trial.field and trial.field.digest,
         "fieldcraft.origin": trial.origin.kind,
+        "fieldcraft.level": trial.level,
         "fieldcraft.algorithm": trial.origin.algorithm,
         "fieldcraft.model": trial.origin.model and trial.origin.model.digest,
         "fieldcraft.certificate": trial.origin.certificate and trial.origin.certificate.status,

@@ -8,7 +8,7 @@ from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.campaign_file import CampaignSpec, Component
 from fieldcraft.flows.spec.levels import LevelSpec
 from fieldcraft.flows.spec.registry import build, options_of
-from fieldcraft.physics.problem import Simulator
+from fieldcraft.physics.problem import Problem, Simulator
 from fieldcraft.storage.records import canonical
 
 if TYPE_CHECKING:
@@ -31,25 +31,32 @@ class BuiltLevel:
 
 
 def levels_of(
-    spec: CampaignSpec, target: Simulator | None, dispatcher: "Dispatcher", settings: Settings
+    spec: CampaignSpec, problem: Problem, target: Simulator | None, dispatcher: "Dispatcher", settings: Settings
 ) -> tuple[BuiltLevel, ...]:
     """Build the levels of a specification, by rising cost.
 
     Args:
         spec: The specification.
+        problem: Its problem.
         target: Its simulator as it stands; None where it has none.
         dispatcher: Its dispatcher.
         settings: Settings, whose plug-in directories hold further kinds.
 
     Raises:
-        InputError: nothing is simulated by a simulator of the campaign file, the budget has no limit of cost, the
-            simulator does not have an option, or two levels are equal.
+        InputError: nothing is simulated by a simulator of the campaign file, there are several objectives, the budget
+            has no limit of cost, the simulator does not have an option, or two levels are equal.
     """
     if not spec.levels:
         return ()
     faults = Faults()
     with faults.noted():
         _require_simulator(spec, dispatcher)
+    with faults.noted():
+        if problem.objectives:
+            raise InputError(
+                f"levels: the problem has {len(problem.objectives)} objectives, and a level is chosen by what it tells "
+                "of one. Leave levels out."
+            )
     with faults.noted():
         if spec.budget.cost is None:
             raise InputError(

@@ -38,7 +38,7 @@ def lower_results(
     return tuple(
         LevelResults(
             level=level,
-            cost=campaign.levels[level].cost,
+            cost=campaign.level(level).cost,
             X=campaign.space.encode([trial.actual for trial in done]),
             Y=np.array([[_outputs(trial)[name] for name in names] for trial in done], dtype=np.float64),
         )
