@@ -19,6 +19,7 @@ from fieldcraft.models.coordinates.posterior import of_designs, of_model
 from fieldcraft.models.coordinates.score import of_designs as score_of_designs
 from fieldcraft.models.feasibility.constrained import ConstrainedPosterior
 from fieldcraft.models.gaussian.exact_results import through_results
+from fieldcraft.models.levels.choice import believing, levelled
 from fieldcraft.models.maximizer import SAME, Candidates, Maximizer
 from fieldcraft.models.maximizers.multistart import Multistart
 from fieldcraft.models.numerics.neighbours import neighbours
@@ -166,6 +167,7 @@ class Algorithm:
         if data.exact:
             taken = np.vstack([taken, data.X])
         coordinates = ModelCoordinates.of(data.space)
+        posterior = believing(posterior, pending_lower)
         beliefs, seen, out = posterior, data, waiting
         if coordinates is not None:
             beliefs, seen, out = of_model(posterior), coordinates.seen(data), coordinates(waiting)
@@ -184,7 +186,11 @@ class Algorithm:
             found = replace(found, remarks={**found.remarks, "maximizer": said})
         else:
             found = maximizer.maximize(score, space, q, rng, taken)
-        return found if data.exact or not self.repeats else repeating(found, score, posterior, data, waiting, space)
+        if self.repeats and not data.exact:
+            found = repeating(found, score, posterior, data, waiting, space)
+        if data.aims or not data.lower:
+            return found
+        return levelled(found, posterior, data, waiting, pending_lower, space, rng)
 
     def suggest(
         self, data: Observations, pending: ArrayLike, space: SearchSpace, q: int, rng: np.random.Generator
