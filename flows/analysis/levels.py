@@ -1,5 +1,6 @@
 """Levels of a campaign's simulator in words, and the trials of each; from records alone."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,12 +17,7 @@ def levels_of(campaign: CampaignRecord) -> Sequence[Mapping[str, Any]]:
 
 def level_name(campaign: CampaignRecord, level: int | None) -> str:
     """``24 cells``: the options of a level that differ; empty for the target."""
-    if level is None:
-        return ""
-    known = levels_of(campaign)
-    if level >= len(known):  # changed outside the ledger, as the doctor says
-        return f"{level}, which the campaign does not have"
-    return ", ".join(_option(name, value) for name, value in known[level].items() if name != "cost")
+    return "" if level is None else _name(levels_of(campaign), level)
 
 
 def level_said(campaign: CampaignRecord, level: int | None) -> str:
@@ -44,6 +40,17 @@ def level_counts(campaign: CampaignRecord, trials: Sequence[Trial | TrialSummary
         {"level": level_said(campaign, number), "states": dict(sorted(states.items()))}
         for number, states in enumerate(counts)
     ]
+
+
+def remark_named(levels: Sequence[Mapping[str, Any]], remark: str) -> str:
+    """A model's remark with the options of each level for its number: ``level 0`` becomes ``level 24 cells``."""
+    return re.sub(r"\blevel (\d+)\b", lambda found: f"level {_name(levels, int(found[1]))}", remark)
+
+
+def _name(levels: Sequence[Mapping[str, Any]], level: int) -> str:
+    if level >= len(levels):  # changed outside the ledger, as the doctor says
+        return f"{level}, which the campaign does not have"
+    return ", ".join(_option(name, value) for name, value in levels[level].items() if name != "cost")
 
 
 def _option(name: str, value: Any) -> str:

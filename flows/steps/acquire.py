@@ -1,6 +1,7 @@
 """Step 6, acquire: choose designs from posterior and pending trials, each with its origin."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,8 @@ from fieldcraft.flows.machinery.stopwatch import Clock
 from fieldcraft.flows.products import Acquired, Trained
 from fieldcraft.flows.steps.collocate import points_of
 from fieldcraft.flows.wiring.context import ACTOR, Site
-from fieldcraft.flows.wiring.levels.tried import encoded, levels_of, repeats_noted, start_places, unseen
+from fieldcraft.flows.wiring.levels.affordable import affordable
+from fieldcraft.flows.wiring.levels.tried import encoded, levels_of, remarks_of, repeats_noted, start_places, unseen
 from fieldcraft.flows.wiring.observations import as_read, data_of, infeasible, observations, seen_by, standing
 from fieldcraft.flows.wiring.physics.emulators import emulators_of
 from fieldcraft.flows.wiring.physics.networks import in_words, network_at
@@ -96,12 +98,14 @@ def _chosen(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin
     rng = stream(campaign.spec.seed, iteration, Use.ACQUIRE)
     with computing_on(campaign.settings.device, len(data)):
         posterior = campaign.algorithm.restore(data, state)
-        found = campaign.algorithm.propose(posterior, data, pending, campaign.space, q, rng, lower)
+        open_to = affordable(site, trials, q) if campaign.levels else ()
+        known = replace(data, lower=tuple(each for each in data.lower if each.level in open_to))
+        found = campaign.algorithm.propose(posterior, known, pending, campaign.space, q, rng, lower)
         mean, sd = _prediction(posterior, found.X)
         regret = _regret(posterior, campaign.space)
         fields = foreseen_fields(site, posterior, campaign.space.decode(found.X))
     base = _origin(site, iteration, "model", trials, Trained.of(product).data_digest, product)
-    remarks = {**base.remarks, **posterior.remarks, **found.remarks}
+    remarks = {**base.remarks, **remarks_of(campaign, posterior), **found.remarks}
     base = base.model_copy(update={"remarks": remarks, "scores": scores_of(posterior.metrics), "regret": regret})
     worth = [{"acquisition": float(found.value[slot]), "mean": mean[slot], "sd": sd[slot]} for slot in range(q)]
     # Later places stand beside designs that nobody has read, and so does the first where some are pending.

@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fieldcraft.flows.analysis.levels import remark_named
 from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.physics.space import Design, SearchSpace
 from fieldcraft.storage.records import Origin, TrialSummary
 
 if TYPE_CHECKING:
     from fieldcraft.models import maximizer
+    from fieldcraft.models.surrogate import Posterior
 
 
 def start_places(
@@ -50,6 +52,12 @@ def encoded(space: SearchSpace, designs: Sequence[Design]) -> np.ndarray:
 def levels_of(found: "maximizer.Candidates") -> tuple[int | None, ...]:
     """Level of each design of a batch; None is the target."""
     return found.levels or (None,) * len(found.X)
+
+
+def remarks_of(campaign: Campaign, posterior: "Posterior") -> dict[str, str]:
+    """Remarks of a model, with the levels' options for their numbers."""
+    said, levels = dict(posterior.remarks), campaign.data.get("levels", ())
+    return {name: remark_named(levels, text) if name == "levels" else text for name, text in said.items()}
 
 
 def repeats_noted(
