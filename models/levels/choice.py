@@ -147,7 +147,7 @@ def _unchanged(X: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class _Place:
-    """What is expected of one place of a batch.
+    """Expectations of one place of a batch.
 
     Args:
         parts: Beliefs about the objective and each constraint.

@@ -80,7 +80,7 @@ class LevelsPosterior:
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """Of each level its factor, its own size and its noise, in targets; the target's have no number."""
+        """Factor, own size and noise of each level, in targets; those of the target have no number."""
         found = dict[str, float]()
         for term in self.terms:
             name = "" if term.level is None else f"_level{term.level}"
