@@ -23,8 +23,8 @@ def chosen(data: Observations) -> Bilog | None:
     of b(c), sd their scale and p(t) the density at the hyper-parameters that maximise it times their priors (the change
     of variables: Snelson, Rasmussen and Ghahramani, 2003). The transform must be likelier by ``MARGIN``. Results whose
     largest magnitude is below ten medians are left as they are, and so are those that an emulator, stored fields, an
-    earlier campaign or a coarser level predict in their unit. The choice is that of the last milestone (see ``milestone``), so that it
-    depends on the trials alone.
+    earlier campaign or a coarser level predict in their unit. The choice is that of the last milestone (see
+    ``milestone``), so that it depends on the trials alone.
 
     Args:
         data: Observations of one constraint (``Observations.constraint``).

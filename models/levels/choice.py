@@ -1,10 +1,10 @@
 """Choice of the level at which a design is run, by the expected improvement for the cost.
 
 Let v be the largest expected improvement of a result of the target, and V the largest that is expected after a result
-of a coarser level at x: its mean over the results that are possible there, E[max_x' EI(x' | result)] >= v. Two ways lead
-to a result of the target: to run it now, which gains v at the cost 1, or to run the level first, which gains V at the
-cost 1 + c. The level is run where V / (1 + c) is larger than v. A level that tells nothing of the target has V = v, and
-so has one that was read there already.
+of a coarser level at x: its mean over the results that are possible there, E[max_x' EI(x' | result)] >= v. Two ways
+lead to a result of the target: to run it now, which gains v at the cost 1, or to run the level first, which gains V at
+the cost 1 + c. The level is run where V / (1 + c) is larger than v. A level that tells nothing of the target has V = v,
+and so has one that was read there already.
 """
 
 import math
@@ -14,6 +14,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
@@ -105,7 +106,7 @@ def _designs(X: Array, data: Observations, space: SearchSpace, rng: np.random.Ge
     return points[~_among(points, data.X)]
 
 
-def _among(X: Array, known: Array) -> Array:
+def _among(X: Array, known: Array) -> NDArray[np.bool_]:
     """True for rows of X (n, d) that are a row of ``known`` (k, d), shape (n,)."""
     return np.asarray((np.abs(X[:, None] - known[None]).max(axis=2) < SAME).any(axis=1))
 
@@ -120,10 +121,11 @@ class _Part:
 
     @classmethod
     def of(cls, beliefs: Posterior) -> "_Part":
-        inner, told = beliefs, _unchanged
+        inner: Posterior = beliefs
+        told: Callable[[Tensor], Tensor] = _unchanged
         while isinstance(inner, Chosen | PosteriorOfDesigns):
             if isinstance(inner, PosteriorOfDesigns):
-                inner, told = inner.beliefs, inner.coordinates
+                told, inner = inner.coordinates, inner.beliefs
             else:
                 inner = inner.posterior
         return cls(beliefs, inner if isinstance(inner, LevelsPosterior) else None, told)
@@ -145,7 +147,7 @@ def _unchanged(X: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class _Place:
-    """What is expected of one place of a batch.
+    """Expectations of one place of a batch.
 
     Args:
         parts: Beliefs about the objective and each constraint.
@@ -212,7 +214,8 @@ class _Place:
         z = (self.level - mean[..., 0, :]) / sd[0]
         improved = sd[0] * (torch.exp(-0.5 * z.square()) / math.sqrt(2 * math.pi) + z * torch.special.ndtr(z))
         met = torch.special.ndtr((self.zeros - mean[..., 1:, :]) / sd[1:]).prod(dim=-2)
-        return improved.clamp_min(0) * met * self.success
+        worth: Tensor = improved.clamp_min(0) * met * self.success
+        return worth
 
 
 @lru_cache(maxsize=16)
@@ -222,4 +225,5 @@ def _results(outputs: int) -> Tensor:
         levels = (torch.arange(_RESULTS, dtype=torch.float64)[:, None] + 0.5) / _RESULTS
     else:
         levels = SobolEngine(outputs, scramble=True, seed=0).draw(_RESULTS, dtype=torch.float64)  # type: ignore[no-untyped-call]
-    return torch.special.ndtri(levels.clamp(1e-9, 1 - 1e-9))
+    found: Tensor = torch.special.ndtri(levels.clamp(1e-9, 1 - 1e-9))
+    return found

@@ -80,8 +80,8 @@ class LevelsPosterior:
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """Of each level its factor, its own size and its noise, in targets; the target's have no number."""
-        found = {}
+        """Factor, own size and noise of each level, in targets; those of the target have no number."""
+        found = dict[str, float]()
         for term in self.terms:
             name = "" if term.level is None else f"_level{term.level}"
             found |= {f"rho{name}": term.rho, f"difference_sd{name}": math.sqrt(term.size)}
@@ -132,10 +132,10 @@ class LevelsPosterior:
         half = self._factor.half_solve(torch.from_numpy(cross).mT)
         solved = torch.linalg.solve_triangular(self._factor.lower.mT, half, upper=True).numpy().T
         variance = float(top.square() @ self._sizes) - (half.numpy() ** 2).sum(axis=0)
-        by_mean = sum(pulled(slopes * weights, here, there) / scales for _, slopes, here, there, scales in parts)
-        by_variance = sum(
-            pulled(slopes * solved, here, there) * (-2 / scales) for _, slopes, here, there, scales in parts
-        )
+        by_mean, by_variance = np.zeros_like(x), np.zeros_like(x)
+        for _, slopes, here, there, scales in parts:
+            by_mean += pulled(slopes * weights, here, there) / scales
+            by_variance += pulled(slopes * solved, here, there) * (-2 / scales)
         by_variance[variance < 0] = 0
         mean = float(self._means[self.top]) + cross @ weights
         return MomentsWithSlopes(mean, np.maximum(variance, 0), by_mean, by_variance)
@@ -192,7 +192,7 @@ class LevelsPosterior:
         return self._prior(self.X, self._loads[self.at], X, self._loads[term])
 
     def _prior(self, A: Tensor, of_a: Tensor, B: Tensor, of_b: Tensor) -> Tensor:
-        """Prior covariance (a, b) at A (a, d) and B (b, d) of levels with the loads (a or 1, terms) and (b or 1, ...)."""
+        """Prior covariance (a, b) at A (a, d) and B (b, d) of levels with loads (a or 1, terms) and (b or 1, terms)."""
         total: Tensor | None = None
         for i, term in enumerate(self.terms):
             left, right = of_a.reshape(-1, len(self.terms))[:, i], of_b.reshape(-1, len(self.terms))[:, i]

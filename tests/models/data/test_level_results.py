@@ -44,6 +44,6 @@ def test_levels_that_the_campaign_does_not_have_are_refused():
 
 def test_the_start_is_nested_and_ends_with_the_target():
     assert dict(nested_start(2, ())) == {None: 2}
-    runs = nested_start(3, (0.1, 0.3))
-    assert list(runs) == [0, 1, None]
-    assert runs[0] >= runs[1] >= runs[None] >= 1
+    assert list(nested_start(10, (0.1, 0.3)).items()) == [(0, 10), (1, 6), (None, 3)]
+    assert dict(nested_start(3, (0.1,))) == {0: 3, None: 2}
+    assert dict(nested_start(1, (0.1,))) == {0: 1, None: 1}
