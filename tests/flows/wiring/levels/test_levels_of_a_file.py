@@ -59,6 +59,7 @@ def told(settings, tmp_path, old, new):
         (HEAD, "dispatcher: {kind: replay, campaign: a}\n", "levels: with the dispatcher 'replay' no simulator of the"),
         ("kind: multilevel_gp", "kind: exact_gp", "levels: exact_gp x log_ei x multistart learns nothing from coarser"),
         (", cost: 5", "", "budget.cost: missing. Runs of `levels` do not count towards budget.trials"),
+        ("n: 2", "n: 40", "budget.trials is 4 and algorithm.start.n is 40, of which 10 run the simulator as it stands"),
         ("kind: branin", "kind: branin_currin", "levels: the problem has 2 objectives"),
         (FILE[FILE.index("levels") : FILE.index("algorithm")], "", "'multilevel_gp' learns from coarser runs, and no"),
     ],
