@@ -3,7 +3,7 @@
 A rival, a whole optimiser of another package, may replace the three.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -19,6 +19,7 @@ from fieldcraft.models.coordinates.posterior import of_designs, of_model
 from fieldcraft.models.coordinates.score import of_designs as score_of_designs
 from fieldcraft.models.feasibility.constrained import ConstrainedPosterior
 from fieldcraft.models.gaussian.exact_results import through_results
+from fieldcraft.models.levels.choice import believing, levelled
 from fieldcraft.models.maximizer import SAME, Candidates, Maximizer
 from fieldcraft.models.maximizers.multistart import Multistart
 from fieldcraft.models.numerics.neighbours import neighbours
@@ -142,8 +143,9 @@ class Algorithm:
         space: SearchSpace,
         q: int,
         rng: np.random.Generator,
+        pending_lower: Sequence[Array] = (),
     ) -> Candidates:
-        """The next batch of q designs.
+        """The next batch of q designs, and where the simulator has levels, the level of each.
 
         A maximizer that takes only functions of mean and standard deviation cannot avoid designs that fail. Once a
         design has failed, multistart replaces it, and a remark states this.
@@ -156,6 +158,8 @@ class Algorithm:
             space: Where to search; a subset of where the data come from is fine.
             q: Size of the batch.
             rng: The only source of randomness.
+            pending_lower: Encoded designs without a result at each coarser level, shapes (k, d), by level. They are not
+                to be proposed at that level again; they may be at another.
         """
         _, acquisition, maximizer = self._words()
         waiting = torch.as_tensor(np.array(pending, dtype=np.float64).reshape(-1, data.X.shape[1]))
@@ -163,6 +167,7 @@ class Algorithm:
         if data.exact:
             taken = np.vstack([taken, data.X])
         coordinates = ModelCoordinates.of(data.space)
+        posterior = believing(posterior, pending_lower)
         beliefs, seen, out = posterior, data, waiting
         if coordinates is not None:
             beliefs, seen, out = of_model(posterior), coordinates.seen(data), coordinates(waiting)
@@ -181,7 +186,11 @@ class Algorithm:
             found = replace(found, remarks={**found.remarks, "maximizer": said})
         else:
             found = maximizer.maximize(score, space, q, rng, taken)
-        return found if data.exact or not self.repeats else repeating(found, score, posterior, data, waiting, space)
+        if self.repeats and not data.exact:
+            found = repeating(found, score, posterior, data, waiting, space)
+        if data.aims or not data.lower:
+            return found
+        return levelled(found, posterior, data, waiting, pending_lower, space, rng)
 
     def suggest(
         self, data: Observations, pending: ArrayLike, space: SearchSpace, q: int, rng: np.random.Generator

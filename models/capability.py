@@ -24,6 +24,8 @@ class Capability(StrEnum):
     """A cheap prediction of the outputs of any design; of the problem."""
     EARLIER = "earlier"
     """Results of an earlier campaign on the same variables; of a campaign."""
+    LEVELS = "levels"
+    """Coarser levels of the simulator; of a campaign, and of what learns from them."""
     FIELDS = "fields"
     """Fields of every design, from which the outputs are read; of the problem."""
     EXACT = "exact"
@@ -74,6 +76,7 @@ _NEVER_FLAGS = (
     Capability.EQUATION,
     Capability.EMULATOR,
     Capability.EARLIER,
+    Capability.LEVELS,
     Capability.FIELDS,
     Capability.SCALED,
     Capability.SEVERAL,

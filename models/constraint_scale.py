@@ -22,14 +22,14 @@ def chosen(data: Observations) -> Bilog | None:
     The results of two scales are compared by log p(t) - n log sd + sum_i log b'(c_i), with t the standardised targets
     of b(c), sd their scale and p(t) the density at the hyper-parameters that maximise it times their priors (the change
     of variables: Snelson, Rasmussen and Ghahramani, 2003). The transform must be likelier by ``MARGIN``. Results whose
-    largest magnitude is below ten medians are left as they are, and so are those that an emulator, stored fields or an
-    earlier campaign predict in their unit. The choice is that of the last milestone (see ``milestone``), so that it
-    depends on the trials alone.
+    largest magnitude is below ten medians are left as they are, and so are those that an emulator, stored fields, an
+    earlier campaign or a coarser level predict in their unit. The choice is that of the last milestone (see
+    ``milestone``), so that it depends on the trials alone.
 
     Args:
         data: Observations of one constraint (``Observations.constraint``).
     """
-    if data.emulators or data.earlier or data.snapshots is not None or data.readings is not None:
+    if data.emulators or data.earlier or data.lower or data.snapshots is not None or data.readings is not None:
         return None
     return _chosen(ByDigest.of(data.first(milestone(len(data)))))
 

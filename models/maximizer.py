@@ -51,12 +51,15 @@ class Candidates:
         value: Score of each point when it was chosen, shape (q,).
         certificates: Proven bound of each; None without a proof.
         remarks: Notes on how they were found, by name.
+        levels: Level of the simulator at which each is to be run, by number, shape (q,); None is the target. Empty
+            where all are for the target.
     """
 
     X: Array
     value: Array
     certificates: tuple[Certificate, ...] | None = None
     remarks: Mapping[str, str] = field(default_factory=dict)
+    levels: tuple[int | None, ...] = ()
 
 
 class Maximizer(Protocol):

@@ -17,6 +17,7 @@ from fieldcraft.models.data.emulators import Emulator as Emulator
 from fieldcraft.models.data.emulators import SparseFields as SparseFields
 from fieldcraft.models.data.known_physics import KnownSide as KnownSide
 from fieldcraft.models.data.known_physics import Physics as Physics
+from fieldcraft.models.data.level_results import LevelResults as LevelResults
 from fieldcraft.models.data.scaling import Scaling as Scaling
 from fieldcraft.models.data.scaling import deviation
 from fieldcraft.models.snapshots import Snapshots
@@ -73,6 +74,9 @@ class Observations:
         sds: Known standard deviation of each single result, of the objectives and then the constraints, in their units,
             shape (n, m + c); NaN where a result states none. Empty where none does.
         composite: The outputs from which y is computed, where it is learnt through them; else None.
+        levels: Expected cost of one run at each coarser level of the simulator, rising, as shares of the target's. X
+            and y are results of the target. The costs are in the campaign's digest; they are not part of this one.
+        lower: Results of those levels that have any, the cheapest first; they are part of the digest.
 
     Raises:
         ValueError: no trial, shapes disagree, a value is not finite, the noise is negative, or an image has pixels
@@ -99,6 +103,8 @@ class Observations:
     earlier: tuple[EarlierResults, ...] = ()
     sds: Array = field(default_factory=lambda: np.empty((0, 0)))
     composite: Composite | None = None
+    levels: tuple[float, ...] = ()
+    lower: tuple[LevelResults, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "X", frozen(self.X))
@@ -130,6 +136,7 @@ class Observations:
                 f"{len(self.composite.values)} results of parts do not fit {len(self.X)} trials of "
                 f"{max(len(self.aims), 1)} objectives: give the parts of every trial, of one objective."
             )
+        self._check_lower()
         for image in self.images:
             if not 0 <= image.first <= self.X.shape[1] - math.prod(image.shape):
                 raise ValueError(
@@ -183,6 +190,18 @@ class Observations:
                 "output, and no negative or infinite value: give NaN where a result states none."
             )
 
+    def _check_lower(self) -> None:
+        numbers, widths = [each.level for each in self.lower], {each.X.shape[1] for each in self.lower}
+        if numbers != sorted(set(numbers)) or any(number >= len(self.levels) for number in numbers):
+            raise ValueError(
+                f"lower has the levels {numbers} of {len(self.levels)}: give each level once, in rising order."
+            )
+        if widths - {self.X.shape[1]}:
+            raise ValueError(
+                f"Designs of the levels have {sorted(widths)} coordinates and those of the target {self.X.shape[1]}: "
+                "encode them with the same SearchSpace."
+            )
+
     def __len__(self) -> int:
         return len(self.y)
 
@@ -207,7 +226,7 @@ class Observations:
         if not self.parted:
             return self
         none = np.empty((0, 0))
-        earlier = tuple(each.of_output(0) for each in self.earlier)
+        earlier, lower = tuple(each.of_output(0) for each in self.earlier), tuple(e.of_output(0) for e in self.lower)
         return replace(
             self,
             constraints=none,
@@ -217,6 +236,7 @@ class Observations:
             earlier=earlier,
             sds=self.sds[:, :1],
             composite=None,
+            lower=lower,
         )
 
     def first(self, n: int) -> "Observations":
@@ -283,6 +303,8 @@ class Observations:
             readings=self.readings and replace(self.readings, output=k),
             earlier=tuple(each.of_output(k) for each in self.earlier),
             sds=self.sds[:, k : k + 1],
+            levels=self.levels,
+            lower=tuple(each.of_output(k) for each in self.lower),
         )
 
     @cached_property
@@ -355,6 +377,8 @@ class Observations:
             parts["further"] = self.further
         for k, each in enumerate(self.earlier, start=1):
             parts |= {f"earlier{k}": each.X, f"outputs{k}": each.Y}
+        for one in self.lower:
+            parts |= {f"level{one.level}": one.X, f"results{one.level}": one.Y}
         if self.sds.size:
             parts["sds"] = self.sds
         if self.composite is not None:

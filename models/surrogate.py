@@ -234,6 +234,16 @@ class TakesEarlier(Protocol):
 
 
 @runtime_checkable
+class TakesLevels(Protocol):
+    """A surrogate that may also learn from ``Observations.lower``."""
+
+    @property
+    def uses_levels(self) -> bool:
+        """True if it does where the simulator has levels."""
+        ...
+
+
+@runtime_checkable
 class TakesFields(Protocol):
     """A surrogate that may also learn from ``Observations.snapshots``."""
 

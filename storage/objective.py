@@ -65,8 +65,8 @@ class Objective:
         return tuple(goal.output for goal in self.goals) or (self.output,)
 
     def best(self, trials: Sequence[Trial | TrialSummary]) -> float | None:
-        """Best value among completed ``trials`` that satisfy the constraints, in the output's unit."""
-        return self.best_of(trial.outputs for trial in trials if trial.outputs)
+        """Best value among the results of ``trials`` that count and satisfy the constraints, in the output's unit."""
+        return self.best_of(trial.outputs or {} for trial in trials if trial.counts)
 
     def best_of(self, outputs: Iterable[Mapping[str, float]]) -> float | None:
         """Best value among ``outputs`` that satisfy the constraints, in the output's unit; None where none does.

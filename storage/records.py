@@ -8,9 +8,19 @@ import hashlib
 import json
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
+
+from fieldcraft.storage.origins import CertificateRecord as CertificateRecord
+from fieldcraft.storage.origins import Digest as Digest
+from fieldcraft.storage.origins import Level as Level
+from fieldcraft.storage.origins import Name as Name
+from fieldcraft.storage.origins import Number as Number
+from fieldcraft.storage.origins import Origin as Origin
+from fieldcraft.storage.origins import ProductRef as ProductRef
+from fieldcraft.storage.origins import Record as Record
+from fieldcraft.storage.origins import RegretRecord as RegretRecord
 
 
 class TrialState(StrEnum):
@@ -49,90 +59,11 @@ COUNTING: frozenset[Verdict] = frozenset({"accepted", "retraction"})  # of a tri
 Step = Literal["collocate", "train", "acquire", "emulate", "warm_start"]
 
 
-def _plain(value: object) -> object:
-    """Turn a zero-dimensional array scalar into the Python number it holds, so that it survives JSON unchanged."""
-    return value.item() if hasattr(value, "item") else value
-
-
-Number = Annotated[float, BeforeValidator(_plain), Field(allow_inf_nan=False)]
-Level = Annotated[
-    Annotated[int, Field(strict=True)] | Annotated[float, Field(strict=True, allow_inf_nan=False)] | str,
-    BeforeValidator(_plain),
-]
-Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
-
-
-class Record(BaseModel):
-    """Base of all records: frozen, and a key that is not a field is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")
-
-
 class FieldRef(Record):
     """Reference to one immutable field (or checkpoint, or collocation set) by its content."""
 
     digest: Digest
     size: int = Field(ge=0)  # bytes on disk
-
-
-class ProductRef(Record):
-    """Reference to the product of a step: the iteration that made it, and its digest."""
-
-    iteration: int = Field(ge=0)
-    digest: Digest
-
-
-class CertificateRecord(Record):
-    """Proven bound on a design's acquisition value; the time the proof took is in the step's product."""
-
-    bound: Number  # the acquisition exceeds this nowhere in the space, in its own units
-    gap: Number = Field(ge=0)  # bound less the design's acquisition value
-    status: Literal["optimal", "node_limit", "time_limit", "numerical"]
-    bound_of: Literal["exact", "approximate"]  # the acquisition itself, or an approximation to it
-    nodes: int = Field(ge=0)  # boxes or subproblems that were bounded
-    improvement: Number | None = Field(default=None, ge=0)  # no design can be expected to be better than the best
-    # believed value by more than this, in the objective's unit; None where the bound does not say
-
-
-class RegretRecord(Record):
-    """Proven bound of the regret: by the problem's equations and the fields of all results that the model saw."""
-
-    lower: Number  # no design of the space has a smaller objective, in its unit
-    regret: Number = Field(ge=0)  # best of those results less that
-    best: Number  # best of those results
-    status: Literal["optimal", "node_limit", "time_limit", "numerical"]
-    nodes: int = Field(ge=0)  # boxes that were bounded
-
-
-class Origin(Record):
-    """Origin of a design: all data that ``trace`` needs to follow it back."""
-
-    kind: Literal["initial", "model", "imported"]
-    algorithm: str  # in words: proposer, rival, or surrogate x acquisition x maximizer
-    seed: int | None = None
-    iteration: int = Field(ge=0)
-    slot: int = Field(ge=0)
-    model: ProductRef | None = None  # the trained surrogate that scored the design
-    data_digest: Digest | None = None  # observations that surrogate saw
-    collocation: Digest | None = None  # collocation set that surrogate saw
-    environment: Digest | None = None  # code, versions and thread count of the process
-    acquisition: Number | None = None  # acquisition value, in the acquisition's own units
-    mean: Number | None = None  # predicted objective, in the objective's unit
-    sd: Number | None = Field(default=None, ge=0)  # its standard deviation, in the objective's unit
-    certificate: CertificateRecord | None = None  # where the maximizer proves something
-    regret: RegretRecord | None = None  # where the surrogate bounds the objective from below
-    reproducible: bool = True  # False when a time limit struck on the way
-    remarks: Mapping[str, str] = {}  # what the model had to say of how it was made: a choice, a fallback
-    scores: Mapping[str, Number] = {}  # of the surrogates it chose between: log predictive density, summed over trials
-
-    @model_serializer(mode="wrap")
-    def _without_absent_regret(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Data as earlier versions wrote them where nothing bounds the regret."""
-        found: dict[str, Any] = handler(self)
-        if self.regret is None:
-            found.pop("regret", None)
-        return found
 
 
 class Proposal(Record):
@@ -170,7 +101,7 @@ class Trial(Record):
     slot: int
     revision: int  # of the design; an approval is for one revision
     design: Mapping[str, Level]  # physical units; of the present revision
-    digest: Digest  # of the design and the campaign's specification: what an approval is bound to
+    digest: Digest  # of design, level and the campaign's specification: what an approval is bound to
     priority: int = Field(ge=-1_000_000, le=1_000_000)  # sent earlier when greater; no part of what is approved
     state: TrialState
     version: int  # of this row; every move adds one
@@ -203,6 +134,16 @@ class Trial(Record):
         """True if the trial is a measurement from before the campaign."""
         return self.origin.kind == "imported"
 
+    @property
+    def level(self) -> int | None:
+        """Level of the simulator that it runs, from 0 by rising cost; None for the target."""
+        return self.origin.level
+
+    @property
+    def counts(self) -> bool:
+        """True if it has a result of the target, which counts in the campaign."""
+        return _counts(self.state, self.level, self.outputs)
+
 
 class TrialSummary(NamedTuple):
     """A trial in brief, for counting, ranking and stopping. Its fields are those of ``Trial``."""
@@ -220,11 +161,21 @@ class TrialSummary(NamedTuple):
     seconds: float
     imported: bool
     field: Digest | None  # of the accepted result's stored field
+    level: int | None = None  # of the simulator; None for the target
 
     @property
     def actual(self) -> Mapping[str, Level]:
         """The design a model learns from: the design as run, if it is known to differ."""
         return self.design if self.ran is None else self.ran
+
+    @property
+    def counts(self) -> bool:
+        """True if it has a result of the target, which counts in the campaign."""
+        return _counts(self.state, self.level, self.outputs)
+
+
+def _counts(state: TrialState, level: int | None, outputs: Mapping[str, float] | None) -> bool:
+    return state is TrialState.COMPLETED and level is None and bool(outputs)
 
 
 class Retriable(NamedTuple):
@@ -366,7 +317,7 @@ class Limits(Record):
     A trial that is out counts with its expected cost and its wall-time limit, one that has ended with what it spent.
     """
 
-    trials: int | None = Field(default=None, ge=0)  # sent at least once
+    trials: int | None = Field(default=None, ge=0)  # of the target, sent at least once
     cost: Number | None = Field(default=None, ge=0)  # in budget units
     seconds: Number | None = Field(default=None, ge=0)  # of wall time, added up over the attempts
     attempt_seconds: Number = Field(default=0.0, ge=0)  # wall time reserved for one attempt
@@ -378,7 +329,7 @@ UNLIMITED = Limits()
 class Spending(Record):
     """Amounts that a campaign has spent and reserved, at one instant."""
 
-    trials: int  # sent at least once
+    trials: int  # of the target, sent at least once
     spent: Number  # budget units, of attempts that have ended
     reserved: Number  # budget units, of attempts that are out
     seconds: Number  # wall time, of attempts that have ended
@@ -427,9 +378,10 @@ def digest_of(value: object) -> str:
     return hashlib.sha256(canonical(value).encode()).hexdigest()
 
 
-def trial_digest(design: Mapping[str, float | int | str], spec_digest: str) -> str:
-    """Digest of exactly what will run: the design, under the campaign's specification."""
-    return digest_of({"design": dict(design), "spec": spec_digest})
+def trial_digest(design: Mapping[str, float | int | str], spec_digest: str, level: int | None = None) -> str:
+    """Digest of exactly what will run: the design, at a level of the simulator, under the campaign's specification."""
+    what: dict[str, object] = {"design": dict(design), "spec": spec_digest}
+    return digest_of(what if level is None else what | {"level": level})
 
 
 def result_digest(

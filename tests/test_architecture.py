@@ -52,12 +52,13 @@ FLOORS = {
     "models": (
         "capability snapshots", "data", "observations", "proposer surrogate", "acquisition numerics", "linear",
         "composite feasibility maximizer networks pareto rival selection", "constraint_rule gaussian tangent",
-        "gradients", "certified earlier emulation physics_informed scoring", "coordinates",
+        "gradients", "certified earlier emulation physics_informed scoring", "coordinates", "levels",
         "maximizers rivals rules surrogates", "acquisitions proposers", "constraint_scale", "constraints",
         "algorithm", "named_algorithm", "algorithms",
     ),
     "storage": (
-        "empty_databases failpoints processes records text", "code limits objective stated_sds", "field_store pareto",
+        "empty_databases failpoints origins processes text", "records", "code limits objective stated_sds",
+        "field_store pareto",
         "fields", "ledger", "ledgers.upgrades", "ledgers.tables", "ledgers.operations", "ledgers", "open_ledger",
         "trackers", "backups",
     ),

@@ -11,7 +11,7 @@ from fieldcraft.flows.analysis.noise import by_people, noisy, noisy_constraints
 from fieldcraft.flows.products import Trained
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.objective import Objective
-from fieldcraft.storage.records import CampaignRecord, Product, Trial, TrialState, TrialSummary
+from fieldcraft.storage.records import CampaignRecord, Product, Trial, TrialSummary
 
 T = TypeVar("T", Trial, TrialSummary)
 
@@ -74,12 +74,12 @@ def objective_of(campaign: CampaignRecord) -> Objective:
 
 
 def best_trial(campaign: CampaignRecord, trials: Sequence[T]) -> T | None:
-    """The completed, feasible trial with the best result, the first of equals; None for several objectives."""
+    """The feasible trial with the best result that counts, the first of equals; None for several objectives."""
     objective = objective_of(campaign)
     if objective.goals:
         return None
     sign = -1.0 if objective.maximize else 1.0
-    done = (t for t in trials if t.state is TrialState.COMPLETED and t.outputs)
+    done = (trial for trial in trials if trial.counts)
     feasible = [t for t in done if not objective.constraints or objective.feasible(t.outputs or {})]
     return min(feasible, key=lambda t: sign * (t.outputs or {})[objective.output], default=None)
 

@@ -13,8 +13,12 @@ T = TypeVar("T", Trial, TrialSummary)
 
 
 def is_infeasible(trial: Trial | TrialSummary) -> bool:
-    """True if the design gave no result because it is infeasible: refused by a gate or by the dispatcher."""
-    return trial.state in (TrialState.FAILED, TrialState.ABANDONED) and trial.failure == "infeasible"
+    """True if the target gave no result because the design is infeasible: refused by a gate or by the dispatcher."""
+    return (
+        trial.level is None
+        and trial.state in (TrialState.FAILED, TrialState.ABANDONED)
+        and trial.failure == "infeasible"
+    )
 
 
 def trial_feasibility(objective: Objective, trial: Trial) -> dict[str, Any] | None:
@@ -26,7 +30,7 @@ def trial_feasibility(objective: Objective, trial: Trial) -> dict[str, Any] | No
     """
     if is_infeasible(trial):
         return {"feasible": False, "violation": None, "constraints": {}}
-    if trial.state is not TrialState.COMPLETED or not trial.outputs or not objective.constraints:
+    if not trial.counts or trial.outputs is None or not objective.constraints:
         return None
     outputs, excess = trial.outputs, objective.excess(trial.outputs)
     return {
@@ -71,7 +75,7 @@ def closest(objective: Objective, trials: Sequence[T]) -> T | None:
 
 
 def _read(trials: Sequence[T]) -> list[T]:
-    return [trial for trial in trials if trial.state is TrialState.COMPLETED and trial.outputs]
+    return [trial for trial in trials if trial.counts]
 
 
 def feasible_text(found: Mapping[str, Any]) -> str:

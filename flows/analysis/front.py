@@ -7,7 +7,7 @@ from fieldcraft.flows.analysis.best import objective_of
 from fieldcraft.flows.analysis.noise import by_people, noisy
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.pareto import front_of, gains
-from fieldcraft.storage.records import CampaignRecord, Trial, TrialState, TrialSummary
+from fieldcraft.storage.records import CampaignRecord, Trial, TrialSummary
 
 T = TypeVar("T", Trial, TrialSummary)
 
@@ -81,8 +81,8 @@ def grown(trials: Sequence[T], added: Sequence[float]) -> tuple[list[int], list[
 
 
 def completed(trials: Sequence[T]) -> list[T]:
-    """Completed trials with outputs, in their order."""
-    return [trial for trial in trials if trial.state is TrialState.COMPLETED and trial.outputs]
+    """Trials with a result that counts, in their order."""
+    return [trial for trial in trials if trial.counts]
 
 
 def dominated_by(ledger: Ledger, campaign: CampaignRecord, trial: Trial) -> list[str] | None:
@@ -91,7 +91,7 @@ def dominated_by(ledger: Ledger, campaign: CampaignRecord, trial: Trial) -> list
     None where there is one objective, or the trial has no result or an infeasible one.
     """
     objective = objective_of(campaign)
-    if not objective.goals or trial.state is not TrialState.COMPLETED or not trial.outputs:
+    if not objective.goals or not trial.counts or trial.outputs is None:
         return None
     if not objective.feasible(trial.outputs):
         return None

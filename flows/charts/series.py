@@ -10,7 +10,7 @@ from fieldcraft.flows.analysis.best import objective_of
 from fieldcraft.flows.analysis.existing import existing
 from fieldcraft.flows.charts.chart import LOG, MOST, Cell, axis, labelled, literal, plain
 from fieldcraft.flows.text import level_text, one_line
-from fieldcraft.storage.records import CampaignRecord, Level, Trial, TrialState, TrialSummary
+from fieldcraft.storage.records import CampaignRecord, Level, Trial, TrialSummary
 
 Some = Trial | TrialSummary
 """A trial, or one in brief."""
@@ -21,8 +21,8 @@ KINDS = (("initial", "start", "square"), ("model", "proposed", "circle"), ("impo
 
 
 def completed(trials: Sequence[T]) -> list[T]:
-    """Trials with an accepted result, by number."""
-    return [trial for trial in trials if trial.state is TrialState.COMPLETED and trial.outputs]
+    """Trials with a result that counts, by number."""
+    return [trial for trial in trials if trial.counts]
 
 
 def kind_of(trial: Some) -> str:

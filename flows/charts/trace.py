@@ -71,7 +71,7 @@ def trace(
         hover = [said(campaign, trial) for trial in beyond]
         name, x = "beyond the scale", [trial.number for trial in beyond]
         data.append({**marks(x, numbers(edges), name, GREY, hover, symbol=symbols, size=10), "cliponaxis": False})
-    failed = [trial for trial in trials if trial.state is TrialState.FAILED]
+    failed = [trial for trial in trials if trial.state is TrialState.FAILED and trial.level is None]
     if failed:
         hover = [one_line(f"{trial.id}: no result ({trial.failure})") for trial in failed[-200:]]
         at = [span[0]] * len(hover)

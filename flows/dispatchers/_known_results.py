@@ -17,7 +17,7 @@ from fieldcraft.flows.text import printable, quoted
 from fieldcraft.flows.wiring.observations import standing
 from fieldcraft.physics.space import Design
 from fieldcraft.storage.open_ledger import open_ledger
-from fieldcraft.storage.records import FieldRef, Trial, TrialState
+from fieldcraft.storage.records import FieldRef, Trial
 
 _REL = 1e-9  # numbers closer than this, relative to their size, are the same
 
@@ -116,7 +116,7 @@ def campaign_records(settings: Settings, name: str) -> tuple[KnownResult, ...]:
 def _of_trial(trial: Trial, units: Mapping[str, str], stored: FieldRef | None) -> KnownResult | None:
     if is_infeasible(trial):
         return KnownResult(trial.id, trial.actual, {}, infeasible=True)
-    if trial.state is not TrialState.COMPLETED or trial.outputs is None:
+    if not trial.counts or trial.outputs is None:
         return None
     return KnownResult(trial.id, trial.actual, trial.outputs, units, stored)
 

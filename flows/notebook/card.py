@@ -52,7 +52,7 @@ def _picture(settings: Settings, ledger: Ledger, campaign: CampaignRecord) -> tu
     None before the first result.
     """
     trials = ledger.trials(campaign.name)
-    if not any(trial.outputs for trial in trials):
+    if not any(trial.counts for trial in trials):
         return None
     if goals := pairs(campaign, trials):
         figure, said = new_figure(5.5, 3.4), "all results, and those on the front"

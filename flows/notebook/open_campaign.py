@@ -273,13 +273,15 @@ class OpenCampaign(DecidedCampaign):
 
     @property
     def fields(self) -> "xr.Dataset":
-        """The stored fields of all completed trials, lazy, along the dimension ``trial``.
+        """The stored fields of all results that count, lazy, along the dimension ``trial``.
 
         Raises:
             storage.fields.FieldError: there is none, or they differ in shape.
         """
         done = self._ledger.trials(self.name, states={TrialState.COMPLETED})
-        return fields_at(self._settings.fields).stack({trial.id: trial.field for trial in done if trial.field})
+        return fields_at(self._settings.fields).stack(
+            {trial.id: trial.field for trial in done if trial.field and trial.level is None}
+        )
 
     @overload
     def predict(self, designs: "Designs", of: Literal["objective"] = "objective") -> "pd.DataFrame": ...

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fieldcraft.flows.analysis.levels import level_name, levels_of
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.text import quoted, suggestion
 from fieldcraft.storage.records import CampaignRecord, Trial, TrialSummary
@@ -25,13 +26,14 @@ def asked_table(record: CampaignRecord, trials: Sequence[Trial]) -> "pd.DataFram
             **_design(record, trial.design),
             "predicted": trial.origin.mean if trial.revision == 1 else None,
             "sd": trial.origin.sd if trial.revision == 1 else None,
+            **_level(record, trial),
             "state": str(trial.state),
             "iteration": trial.iteration,
             "digest": trial.digest,
         }
         for trial in trials
     ]
-    names = [*_columns(record), "predicted", "sd", "state", "iteration", "digest"]
+    names = [*_columns(record), "predicted", "sd", *_levels(record), "state", "iteration", "digest"]
     return _with_units(record, pd.DataFrame(rows, index=_index(trials), columns=names))
 
 
@@ -50,6 +52,7 @@ def trials_table(record: CampaignRecord, trials: Sequence[TrialSummary], best: C
         {
             **_design(record, trial.actual),
             **{_title(name): (trial.outputs or {}).get(name) for name in outputs},
+            **_level(record, trial),
             "state": str(trial.state),
             "iteration": trial.iteration,
             "cost": trial.spent,
@@ -58,8 +61,27 @@ def trials_table(record: CampaignRecord, trials: Sequence[TrialSummary], best: C
         }
         for trial in trials
     ]
-    names = [*_columns(record), *map(_title, outputs), "state", "iteration", "cost", "seconds", "best"]
+    names = [
+        *_columns(record),
+        *map(_title, outputs),
+        *_levels(record),
+        "state",
+        "iteration",
+        "cost",
+        "seconds",
+        "best",
+    ]
     return _with_units(record, pd.DataFrame(rows, index=_index(trials), columns=names))
+
+
+def _levels(record: CampaignRecord) -> list[str]:
+    """The column of the simulator's levels, where it has any."""
+    taken = [*record.environment["units"], *(output["name"] for output in record.environment["outputs"])]
+    return ["level_" if "level" in taken else "level"] if levels_of(record) else []
+
+
+def _level(record: CampaignRecord, trial: Trial | TrialSummary) -> dict[str, str]:
+    return {name: level_name(record, trial.level) for name in _levels(record)}
 
 
 def predictions_table(record: CampaignRecord, index: Any, mean: Sequence[float], sd: Sequence[float]) -> "pd.DataFrame":

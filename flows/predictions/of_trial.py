@@ -169,7 +169,7 @@ def _asked(site: Site, trial: Trial, design: Mapping[str, Level], model: LatestM
     return Foreseen(
         trial=trial.id,
         design=dict(design),
-        cost=float(site.campaign.problem.cost(design)),
+        cost=float(site.campaign.problem.cost(design)) * site.campaign.share(trial.level),
         unit=site.campaign.spec.budget.unit,
         outputs=tuple(outputs),
         feasible=feasible,

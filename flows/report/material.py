@@ -33,7 +33,6 @@ from fieldcraft.storage.records import (
     Result,
     Spending,
     Trial,
-    TrialState,
     TrialSummary,
 )
 
@@ -241,7 +240,7 @@ def _twice(
 def _fields(settings: Settings, trials: tuple[Trial, ...], missing: dict[str, str]) -> Mapping[str, Any]:
     """The first field with an axis of each of the latest trials, by trial."""
     store, found = fields_at(settings.fields), dict[str, Any]()
-    with_fields = [t for t in trials if t.field is not None and t.state is TrialState.COMPLETED]
+    with_fields = [trial for trial in trials if trial.field is not None and trial.counts]
     if len({trial.field.digest for trial in with_fields if trial.field}) < 2:  # one field for all designs
         return {}
     for trial in with_fields[-FIELDS:]:

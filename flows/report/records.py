@@ -6,6 +6,7 @@ from typing import Any
 
 import yaml
 
+from fieldcraft.flows.analysis.levels import level_said
 from fieldcraft.flows.analysis.picks import how_text
 from fieldcraft.flows.charts.evidence import scores
 from fieldcraft.flows.report.answers import decisions_of, number
@@ -17,7 +18,7 @@ from fieldcraft.flows.settings import MLFLOW_PORT, Settings
 from fieldcraft.flows.text import counted
 from fieldcraft.flows.views.data import design_text, outputs_text
 from fieldcraft.models.numerics.scores import scores_of
-from fieldcraft.storage.records import Approval, Event, Result, TrialState
+from fieldcraft.storage.records import Approval, Event, Result, Trial, TrialState
 from fieldcraft.storage.text import without_password
 
 _WAITING = (TrialState.PROPOSED, TrialState.HELD)
@@ -50,7 +51,7 @@ def _waiting(material: Material) -> Markup:
             trial.id,
             trial.state.lower(),
             str(trial.priority),
-            design_text(material.campaign, trial.design),
+            _what_runs(material, trial),
             number(trial.origin.mean if trial.revision == 1 else None, 5),
             number(trial.cost, 4),
             when(trial.updated),
@@ -60,6 +61,11 @@ def _waiting(material: Material) -> Markup:
     head = ["trial", "state", "priority", "design", "foreseen", "expected cost", "since"]
     text = f"The first {len(first)} of {len(waiting)}; 'fieldcraft queue {material.campaign.name}' lists them all."
     return joined([note(text) if len(first) < len(waiting) else None, table(head, rows, numbers=(2, 4, 5))])
+
+
+def _what_runs(material: Material, trial: Trial) -> str:
+    at = level_said(material.campaign, trial.level)
+    return design_text(material.campaign, trial.design) + (f"; {at}" if at else "")
 
 
 def _decisions(material: Material, events: list[Event]) -> Markup:

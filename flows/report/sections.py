@@ -8,6 +8,7 @@ import numpy as np
 
 from fieldcraft.flows.analysis.feasibility import trial_feasibility
 from fieldcraft.flows.analysis.front import aims_text, reference_text
+from fieldcraft.flows.analysis.levels import level_counts, level_said
 from fieldcraft.flows.charts.chart import MOST
 from fieldcraft.flows.charts.series import completed
 from fieldcraft.flows.report.answers import answers, hits, number, predicted_trials
@@ -77,7 +78,7 @@ def in_words(material: Material) -> str:
 
 def _cards(material: Material) -> list[tuple[str, str, str]]:
     (_, unit), spending, best = material.output, material.spending, material.best.measured
-    counts = Counter(trial.state.lower() for trial in material.trials)
+    counts = Counter(trial.state.lower() for trial in material.trials if trial.level is None)
     states = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
     value = quantity((best.outputs or {})[material.output[0]], unit) if best else "none yet"
     cards = [("best result", value, f"in {best.id}" if best else "")]
@@ -92,6 +93,9 @@ def _cards(material: Material) -> list[tuple[str, str, str]]:
         cards.append(("regret", quantity(regret["value"], unit), f"{how} {true}; true optimum {optimum}"))
     sent = spending_data(material.campaign, spending)["trials"]
     cards.append(("trials", f"{sent['spent']} of {sent['limit']} sent", states))
+    for each in level_counts(material.campaign, material.trials):
+        runs = ", ".join(f"{count} {state.lower()}" for state, count in each["states"].items())
+        cards.append((each["level"], str(sum(each["states"].values())), runs or "no run yet"))
     cards.append((f"{material.work} time", duration(spending.seconds), f"{duration(_trained_s(material))} of training"))
     cards.append(("spent", _cost(material, spending.spent), _of_budget(material)))
     return cards
@@ -225,7 +229,7 @@ def _trial_row(material: Material, trial: Trial, names: Sequence[str], outputs: 
 
 def _verdict(material: Material, trial: Trial) -> list[str]:
     """Violation and feasibility of a trial; empty where unknown."""
-    if trial.state is TrialState.COMPLETED and trial.outputs and not material.objective.constraints:
+    if trial.counts and not material.objective.constraints:
         return ["", "yes"]
     found = trial_feasibility(material.objective, trial)
     return ["", ""] if found is None else [number(found["violation"]), "yes" if found["feasible"] else "no"]
@@ -236,7 +240,7 @@ def _level(value: float | int | str) -> str:
 
 
 def _remark(material: Material, trial: Trial) -> str:
-    remarks = []
+    remarks = [said] if (said := level_said(material.campaign, trial.level)) else []
     if trial.revision > 1:
         remarks.append("edited")
     if trial.ran is not None:

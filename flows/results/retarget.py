@@ -96,7 +96,7 @@ def _read(
     """New results from the standing fields of a campaign; trials without one go to ``left`` with the reason."""
     results = counting(ledger.campaign_results(source))
     for trial in ledger.trials(source):
-        if trial.id in before:
+        if trial.id in before or trial.level is not None:
             continue
         result = results.get(trial.id)
         if result is None or result.field is None:

@@ -11,7 +11,7 @@ NEARLY = 0.9  # share of a limit from which on it is called nearly spent
 
 def obstacle(trial: Trial, limits: Limits, spending: Spending, budget: Budget) -> str | None:
     """Limit that keeps a trial from being sent, by the rule of ``Ledger.move``; None where none does."""
-    return _exceeded(0 if trial.attempt else 1, trial.cost, limits, spending, budget)
+    return _exceeded(int(trial.level is None and not trial.attempt), trial.cost, limits, spending, budget)
 
 
 def exhausted(limits: Limits, spending: Spending, budget: Budget) -> str | None:

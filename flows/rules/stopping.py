@@ -37,9 +37,9 @@ def stop_reason(site: Site, known: Sequence[TrialSummary] | None = None) -> str 
 
 def nothing_to_learn_from(campaign: Campaign, trials: Sequence[TrialSummary]) -> str | None:
     """Reason to stop if no trial of the start succeeded, so that no model can choose the next; else None."""
-    tried = sum(trial.state is not TrialState.REJECTED for trial in trials)
-    if not campaign.learns(tried) or successful(trials):
+    if not campaign.chooses or campaign.start_left(trials) or successful(trials):
         return None
+    tried = sum(trial.state is not TrialState.REJECTED and trial.level is None for trial in trials)
     return f"failure: none of the first {tried} trials succeeded, so there is nothing to learn from"
 
 
@@ -48,7 +48,8 @@ def mendable(trials: Sequence[TrialSummary]) -> list[TrialSummary]:
     return [
         trial
         for trial in trials
-        if _retracted(trial) or (trial.state is TrialState.FAILED and trial.failure != "infeasible")
+        if trial.level is None
+        and (_retracted(trial) or (trial.state is TrialState.FAILED and trial.failure != "infeasible"))
     ]
 
 
@@ -79,7 +80,8 @@ def _no_improvement(site: Site, trials: Sequence[TrialSummary], settled: Sequenc
         return _no_more_hypervolume(objective, allowed, imported, settled)
     sign, best, since = (1 if objective.maximize else -1), objective.best(imported), 0
     for trial in settled:
-        if trial.state is not TrialState.COMPLETED or (outputs := trial.outputs) is None:
+        outputs = trial.outputs
+        if not trial.counts or outputs is None:
             continue
         if objective.feasible(outputs) and (best is None or sign * (outputs[objective.output] - best) > 0):
             best, since = outputs[objective.output], 0
@@ -97,7 +99,7 @@ def _no_more_hypervolume(
 
     A reference that is not stated is inferred from all results.
     """
-    own = [trial for trial in settled if trial.state is TrialState.COMPLETED and trial.outputs is not None]
+    own = [trial for trial in settled if trial.counts]
     results = [trial.outputs or {} for trial in (*imported, *own)]
     front = front_of(objective, results)
     added = gains(objective, results, front.reference) if front.reference else []
@@ -177,7 +179,7 @@ def _failed(trial: TrialSummary) -> bool:
 
 
 def _settled(site: Site, trials: Sequence[TrialSummary]) -> list[TrialSummary]:
-    """The campaign's own settled trials, in the order in which they were settled."""
+    """The campaign's own settled trials of the target, in the order in which they were settled."""
     when = site.ledger.settled(site.name)
-    own = [trial for trial in trials if not trial.imported and trial.state in SETTLED]
+    own = [t for t in trials if not t.imported and t.level is None and t.state in SETTLED]
     return sorted(own, key=lambda trial: when[trial.id])

@@ -39,6 +39,8 @@ from fieldcraft.flows.spec.conduct import Budget as Budget
 from fieldcraft.flows.spec.conduct import Dispatch as Dispatch
 from fieldcraft.flows.spec.conduct import WarmStart as WarmStart
 from fieldcraft.flows.spec.consistency import across, reversed_bounds, uncovered
+from fieldcraft.flows.spec.levels import LevelSpec
+from fieldcraft.models.data.level_start import nested_start
 
 
 class EmulatorSpec(Part):
@@ -149,6 +151,8 @@ class _Campaign(Part):
             objectives, each of which it marks with its own.
         problem: Problem that is optimised.
         simulator: Simulator that evaluates a design; left out where people do, or the dispatcher itself.
+        levels: Coarser and cheaper levels of the simulator, from which the surrogate learns too. Their results are no
+            results of the campaign.
         space: Narrower bounds of the problem's variables, ``{x: [low, high]}``.
         noise: Noise of the objective's results. When left out, a design that is run again has the same result, unless
             people measure or the dispatcher's program declares noise.
@@ -167,6 +171,7 @@ class _Campaign(Part):
     sense: Literal["maximize", "minimize"] | None = None
     problem: Component
     simulator: Component | None = None
+    levels: tuple[LevelSpec, ...] = ()
     space: dict[str, tuple[Finite, Finite]] = Field(default_factory=dict)
     noise: Noise | None = None
     algorithm: AlgorithmSpec | Component
@@ -195,7 +200,7 @@ class _Campaign(Part):
     def _as_before(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """The data, without what versions before did not know and is not given: they have the digest of these."""
         data: dict[str, Any] = handler(self)
-        for key in ("emulator", "warm_start"):
+        for key in ("emulator", "warm_start", "levels"):
             if not data.get(key):
                 data.pop(key, None)
         return data
@@ -214,7 +219,9 @@ class CampaignSpec(_Campaign):
 
     @model_validator(mode="after")
     def _budget_covers_the_start(self) -> Self:
-        if (fault := uncovered(self.budget.trials, self.algorithm.start.n)) is not None:
+        n = self.algorithm.start.n
+        runs = nested_start(n, sorted(level.cost for level in self.levels))[None]
+        if (fault := uncovered(self.budget.trials, n, runs)) is not None:
             raise ValueError(fault)
         return self
 

@@ -92,7 +92,7 @@ class Budget(Part):
     """Budget of a campaign.
 
     Attributes:
-        trials: Number of trials sent, those of the start included; imported data do not count.
+        trials: Number of trials sent, those of the start included; imported data and runs of levels do not count.
         cost: Budget units (``unit``), crashed and pending attempts included; no limit when left out.
         wall_time_h: Hours of simulation, added up over all attempts; no limit when left out, as it must be for people
             and ``inline``.

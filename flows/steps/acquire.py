@@ -1,6 +1,7 @@
 """Step 6, acquire: choose designs from posterior and pending trials, each with its origin."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from fieldcraft.flows.machinery.stopwatch import Clock
 from fieldcraft.flows.products import Acquired, Trained
 from fieldcraft.flows.steps.collocate import points_of
 from fieldcraft.flows.wiring.context import ACTOR, Site
+from fieldcraft.flows.wiring.levels.affordable import affordable
+from fieldcraft.flows.wiring.levels.tried import encoded, levels_of, remarks_of, repeats_noted, start_places, unseen
 from fieldcraft.flows.wiring.observations import as_read, data_of, infeasible, observations, seen_by, standing
 from fieldcraft.flows.wiring.physics.emulators import emulators_of
 from fieldcraft.flows.wiring.physics.networks import in_words, network_at
@@ -45,21 +48,23 @@ def begin(site: Site, iteration: int, q: int) -> tuple[Trial, ...]:
 
     Unless results are noisy, a design that already has a trial is replaced by the nearest that has none.
     """
-    trials = site.ledger.summaries(site.name)
-    proposed = sum(trial.iteration < iteration and not trial.imported for trial in trials)
-    rng = stream(site.campaign.spec.seed, 0, Use.INITIAL)
-    campaign, designs = site.campaign, [trial.design for trial in trials]
-    taken = None if campaign.noisy else _encoded(campaign.space, designs)
+    campaign, trials = site.campaign, site.ledger.summaries(site.name)
     network = network_at(campaign, site.ledger)
     if network is None and campaign.spec.emulator is not None:
         raise ValueError("The network of the emulator has not been trained: make a whole pass.")
     emulators = emulators_of(campaign.problem, campaign.space, network)
     first = first_designs(campaign, earlier_at(campaign, site.ledger))
-    X = campaign.algorithm.begin(
-        campaign.space, proposed, q, rng, taken, emulators, maximize=campaign.objective.maximize, first=first
-    )
-    origin = _origin(site, iteration, "initial", trials)
-    return _propose(site, iteration, X, [origin] * len(X))
+    origin, origins = _origin(site, iteration, "initial", trials), list[Origin]()
+    designs = list[np.ndarray]()
+    for level, n in start_places(campaign, trials, iteration, q):
+        same = [trial for trial in trials if trial.level == level]
+        proposed = sum(trial.iteration < iteration and not trial.imported for trial in same)
+        taken = None if campaign.noisy else encoded(campaign.space, [trial.design for trial in same])
+        rng, maximize = stream(campaign.spec.seed, 0, Use.INITIAL), campaign.objective.maximize
+        X = campaign.algorithm.begin(campaign.space, proposed, n, rng, taken, emulators, maximize=maximize, first=first)
+        designs.append(X)
+        origins += [origin.model_copy(update={"level": level})] * n
+    return _propose(site, iteration, np.vstack(designs), origins)
 
 
 def acquire(site: Site, iteration: int, q: int) -> tuple[Trial, ...]:
@@ -89,16 +94,18 @@ def _chosen(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin
     assert product is not None  # the pass trains before it acquires
     campaign, trials = site.campaign, site.ledger.summaries(site.name)
     seen, data, state = _learnt(site, product)
-    pending = _unseen(campaign.space, trials, seen)
+    pending, *lower = (unseen(campaign.space, trials, seen, level) for level in (None, *range(len(campaign.levels))))
     rng = stream(campaign.spec.seed, iteration, Use.ACQUIRE)
     with computing_on(campaign.settings.device, len(data)):
         posterior = campaign.algorithm.restore(data, state)
-        found = campaign.algorithm.propose(posterior, data, pending, campaign.space, q, rng)
+        open_to = affordable(site, trials, q) if campaign.levels else ()
+        known = replace(data, lower=tuple(each for each in data.lower if each.level in open_to))
+        found = campaign.algorithm.propose(posterior, known, pending, campaign.space, q, rng, lower)
         mean, sd = _prediction(posterior, found.X)
         regret = _regret(posterior, campaign.space)
         fields = foreseen_fields(site, posterior, campaign.space.decode(found.X))
     base = _origin(site, iteration, "model", trials, Trained.of(product).data_digest, product)
-    remarks = {**base.remarks, **posterior.remarks, **found.remarks}
+    remarks = {**base.remarks, **remarks_of(campaign, posterior), **found.remarks}
     base = base.model_copy(update={"remarks": remarks, "scores": scores_of(posterior.metrics), "regret": regret})
     worth = [{"acquisition": float(found.value[slot]), "mean": mean[slot], "sd": sd[slot]} for slot in range(q)]
     # Later places stand beside designs that nobody has read, and so does the first where some are pending.
@@ -106,7 +113,8 @@ def _chosen(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin
     gains = [gain, *[None] * (q - 1)]
     proven = [_proven(each, base, left) for each, left in zip(found.certificates or (), gains, strict=False)]
     origins = [base.model_copy(update=a | b) for a, b in zip(worth, proven or [{}] * q, strict=True)]
-    return found.X, [repeat_noted(origin, x, data.X, seen) for origin, x in zip(origins, found.X, strict=True)], fields
+    origins = [origin.model_copy(update={"level": at}) for origin, at in zip(origins, levels_of(found), strict=True)]
+    return found.X, repeats_noted(origins, found.X, campaign.space, seen), fields
 
 
 def _learnt(site: Site, product: Product) -> tuple[Sequence[TrialSummary], "Observations", Mapping[str, "Tensor"]]:
@@ -185,35 +193,9 @@ def _asked(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin]
     seen = as_read(trials, standing(site.ledger.result_summaries(site.name)))
     data = observations(campaign, seen, None, [trial.actual for trial in infeasible(trials)])
     rng = stream(campaign.spec.seed, iteration, Use.ACQUIRE)
-    X = campaign.algorithm.suggest(data, _unseen(campaign.space, trials, seen), campaign.space, q, rng)
+    X = campaign.algorithm.suggest(data, unseen(campaign.space, trials, seen), campaign.space, q, rng)
     origin = _origin(site, iteration, "model", trials, data.digest)
-    return X, [repeat_noted(origin, x, data.X, seen) for x in X]
-
-
-def repeat_noted(origin: Origin, x: np.ndarray, X: np.ndarray, seen: Sequence[TrialSummary]) -> Origin:
-    """The origin of a design x (d,), with the remark ``repeat`` if it is that of trials seen, X (n, d)."""
-    from fieldcraft.models.maximizer import SAME
-
-    same = [trial.id for trial, row in zip(seen, X, strict=True) if np.abs(row - x).max() < SAME]
-    if not same:
-        return origin
-    often = f"; it has {len(same)} results" if len(same) > 1 else ""
-    return origin.model_copy(update={"remarks": {**origin.remarks, "repeat": f"of {same[0]}{often}"}})
-
-
-def _unseen(space: SearchSpace, trials: Sequence[TrialSummary], seen: Sequence[TrialSummary]) -> np.ndarray:
-    """Encoded designs (k, d) without a result in the model's training data, which must not be proposed again.
-
-    They are pending, or were rejected, failed, given up or retracted: a deterministic acquisition would otherwise
-    propose them again and again. Results that arrive after the training change nothing here.
-    """
-    known = {trial.id for trial in seen}
-    return _encoded(space, [trial.design for trial in trials if trial.id not in known])
-
-
-def _encoded(space: SearchSpace, designs: Sequence[Design]) -> np.ndarray:
-    """Encoded designs (k, d); k may be 0."""
-    return space.encode(designs) if designs else np.empty((0, space.dimension))
+    return X, repeats_noted([origin] * q, X, campaign.space, seen)
 
 
 def _prediction(posterior: "Posterior", X: np.ndarray) -> tuple[list[float], list[float]]:
@@ -261,7 +243,7 @@ def _propose(site: Site, iteration: int, X: np.ndarray, origins: list[Origin]) -
         Proposal(
             design=design,
             origin=origin.model_copy(update={"slot": slot}),
-            cost=site.campaign.problem.cost(design),
+            cost=site.campaign.problem.cost(design) * site.campaign.share(origin.level),
         )
         for slot, (design, origin) in enumerate(zip(designs, origins, strict=True))
     ]

@@ -159,7 +159,7 @@ def _untrained(site: Site, trials: tuple[TrialSummary, ...], trained: Product | 
         or not successful(trials)
     ):
         return False
-    if not campaign.learns(len(_counted(trials))):
+    if not campaign.chooses or campaign.start_left(trials):
         return False
     return trained is None or not saw_all(trained, trials, site.ledger.result_summaries(site.name))
 
@@ -174,11 +174,6 @@ def _finished(site: Site, reason: str) -> Decision:
     site.ledger.finish(site.name, reason, ACTOR)
     tell("finished", reason=reason)
     return Decision(finished=reason)
-
-
-def _counted(trials: Sequence[TrialSummary]) -> list[TrialSummary]:
-    """The trials that count: all but the rejected ones."""
-    return [trial for trial in trials if trial.state is not TrialState.REJECTED]
 
 
 def _next(site: Site, trials: tuple[TrialSummary, ...], asked: int | None) -> Decision:
@@ -200,27 +195,28 @@ def _beside(site: Site, trials: tuple[TrialSummary, ...], asked: int) -> Decisio
 
 
 def _proposal(site: Site, trials: tuple[TrialSummary, ...], propose: int) -> Decision:
-    model = site.campaign.learns(len(_counted(trials)))
+    model = site.campaign.chooses and not site.campaign.start_left(trials)
     return Decision(propose=propose, iteration=_next_iteration(trials), model=model)
 
 
 def _wanted(site: Site, trials: tuple[TrialSummary, ...], asked: int | None) -> int:
     """Number of designs that the budget leaves of a batch, of the start's rest, or of those that are asked for."""
-    spec, counted = site.campaign.spec, _counted(trials)
-    start = spec.algorithm.start.n - len(counted)
-    left = spec.budget.trials - sum(not trial.imported for trial in counted)
-    whole = start if start > 0 else spec.batch
-    if asked is not None:
-        whole = min(asked, start) if start > 0 else asked
-    return min(whole, left)
+    spec, counted = site.campaign.spec, [trial for trial in trials if trial.state is not TrialState.REJECTED]
+    left_of = site.campaign.start_left(trials)
+    left = spec.budget.trials - sum(not trial.imported and trial.level is None for trial in counted)
+    start = min(left_of.get(None, 0), left) + sum(n for level, n in left_of.items() if level is not None)
+    if start > 0:
+        return start if asked is None else min(asked, start)
+    return min(spec.batch if asked is None else asked, left)
 
 
 def _untried(site: Site, trials: Sequence[TrialSummary], wanted: int) -> int:
-    """Number of designs without a trial, at most ``wanted``; ``wanted`` where a design may be run again."""
+    """Number of designs without a trial of the target, at most ``wanted``; ``wanted`` where one may be run again."""
     designs = None if site.campaign.noisy else designs_of(site.campaign.space)
-    if designs is None or len(designs) - len(trials) >= wanted:
+    own = [trial for trial in trials if trial.level is None]
+    if designs is None or len(designs) - len(own) >= wanted:
         return wanted
-    tried = canonical_designs(site.campaign.space, [trial.design for trial in trials])
+    tried = canonical_designs(site.campaign.space, [trial.design for trial in own])
     return min(wanted, len(set(map(digest_of, designs)) - set(map(digest_of, tried))))
 
 

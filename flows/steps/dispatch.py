@@ -127,10 +127,11 @@ def _hold(site: Site, staged: Trial, why: str) -> int:
 def request_of(site: Site, trial: Trial, now: Covered) -> dict[str, object]:
     """Description of a trial for the dispatcher, with ``repeat`` if its design is proposed once more."""
     spec, repeat = site.campaign.spec, trial.origin.remarks.get("repeat")
+    simulator = spec.simulator if trial.level is None else site.campaign.level(trial.level).component
     return {
         **({} if repeat is None or trial.revision > 1 else {"repeat": repeat}),
         "problem": spec.problem.model_dump(),
-        "simulator": spec.simulator and spec.simulator.model_dump(),
+        "simulator": simulator and simulator.model_dump(),
         "design": dict(trial.design),
         "units": site.campaign.problem.space.units,
         **({"absent": absent} if (absent := _absent(site, trial)) else {}),

@@ -25,6 +25,8 @@ from fieldcraft.flows.steps.recommend import recommended
 from fieldcraft.flows.steps.remote_training import Awaited, ask
 from fieldcraft.flows.wiring.context import Site, site_of, unfinished
 from fieldcraft.flows.wiring.environment import environment_of
+from fieldcraft.flows.wiring.levels.results import of_target
+from fieldcraft.flows.wiring.levels.tried import remarks_of
 from fieldcraft.flows.wiring.observations import as_read, infeasible, observations, standing
 from fieldcraft.flows.wiring.physics.networks import accuracy, network_at
 from fieldcraft.flows.wiring.physics.stated_noise import unused_sds
@@ -217,14 +219,14 @@ def _fitted(site: Site, iteration: int, lesson: Lesson, trainer: Trainer) -> _Mo
         curve=partial.curve[:: max(1, len(partial.curve) // CURVE_POINTS)],
         environment=environment_of(site.campaign.problem, site.campaign.settings.plugins),
         trained=trained,
-        remarks={**posterior.remarks, **unused_sds(data, posterior.remarks), **_remarks(trained)},
+        remarks={**remarks_of(site.campaign, posterior), **unused_sds(data, posterior.remarks), **_remarks(trained)},
         weighed=True,
         recommended=None
         if site.campaign.objective.goals
         else recommended(
             posterior,
             data,
-            lesson.trials,
+            of_target(lesson.trials),
             site.campaign.objective.constraints,
             exact=not site.campaign.noisy_constraints,
         ),

@@ -79,7 +79,7 @@ def best_after(campaign: CampaignRecord, trials: Sequence[Trial]) -> list[float 
     objective, best = objective_of(campaign), list[float | None]()
     better = max if objective.maximize else min
     for trial in trials:
-        if trial.state is TrialState.COMPLETED and trial.outputs:
+        if trial.counts:
             known = [value for value in (best[-1] if best else None, objective.best([trial])) if value is not None]
             best.append(better(known, default=None))
     return best

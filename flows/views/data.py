@@ -12,6 +12,7 @@ from fieldcraft.flows.analysis.best import best_data, best_of, objective_of
 from fieldcraft.flows.analysis.existing import existing
 from fieldcraft.flows.analysis.feasibility import campaign_feasibility, trial_feasibility
 from fieldcraft.flows.analysis.front import dominated_by, front_data
+from fieldcraft.flows.analysis.levels import level_counts, level_data, levels_of
 from fieldcraft.flows.analysis.noise import by_people
 from fieldcraft.flows.analysis.picks import picked_data
 from fieldcraft.flows.notices.deliver import current
@@ -91,7 +92,8 @@ def status_data(ledger: Ledger, campaign: CampaignRecord) -> dict[str, Any]:
         "training": trainer and {"host": trainer.host, "pid": trainer.pid},
         "trials": len(trials),
         "budget": campaign.spec["budget"]["trials"],
-        "states": dict(sorted(Counter(str(trial.state) for trial in trials).items())),
+        "states": dict(sorted(Counter(str(trial.state) for trial in trials if trial.level is None).items())),
+        **({"levels": level_counts(campaign, trials)} if levels_of(campaign) else {}),
         "iteration": max((trial.iteration for trial in trials), default=None),
         **best_data(best_of(ledger, campaign, trials)),
         "untrained": given_up(ledger, name) if campaign.finished else None,
@@ -176,6 +178,7 @@ def show_data(ledger: Ledger, trial: Trial) -> dict[str, Any]:
     history, campaign = ledger.history(trial.campaign, trial.id), ledger.campaign(trial.campaign)
     return {
         **trial.model_dump(mode="json"),
+        **level_data(campaign, trial.level),
         "feasibility": trial_feasibility(objective_of(campaign), trial),
         "dominated_by": dominated_by(ledger, campaign, trial),
         "approvals": [approval.model_dump(mode="json") for approval in ledger.approvals(trial.id)],
@@ -189,8 +192,9 @@ def trace_data(ledger: Ledger, trial: Trial, field_path: str | None, checkpoint_
     """A trial's lineage, back to seed, code and environment, and forward to its MLflow run and field."""
     campaign, origin = ledger.campaign(trial.campaign), trial.origin
     runs = ledger.tracked(trial.campaign)
+    own = {"id": trial.id, "digest": trial.digest, "state": str(trial.state), "design": dict(trial.design)}
     lineage: dict[str, Any] = {
-        "trial": {"id": trial.id, "digest": trial.digest, "state": str(trial.state), "design": dict(trial.design)},
+        "trial": {**own, **level_data(campaign, trial.level)},
         "acquisition": {
             "algorithm": origin.algorithm,
             "kind": origin.kind,

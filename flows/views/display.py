@@ -9,6 +9,7 @@ from typing import Any
 from fieldcraft.flows.analysis.best import best_trial, objective_of
 from fieldcraft.flows.analysis.feasibility import trial_feasibility, verdict_text
 from fieldcraft.flows.analysis.front import front_data
+from fieldcraft.flows.analysis.levels import level_said
 from fieldcraft.flows.colours import coloured
 from fieldcraft.flows.text import counted, one_line
 from fieldcraft.flows.views.data import design_text, outputs_text
@@ -90,7 +91,9 @@ class Display:
         return [] if repeated else [line]
 
     def _design(self, trial: Trial) -> str:
-        return design_text(self.open().campaign(trial.campaign), trial.design)
+        campaign = self.open().campaign(trial.campaign)
+        at = level_said(campaign, trial.level)
+        return design_text(campaign, trial.design) + (f"  ({at})" if at else "")
 
     def _completed(self, trial: Trial, seconds: float) -> str:
         ledger = self.open()
@@ -105,6 +108,7 @@ class Display:
         found = trial_feasibility(objective_of(campaign), trial)
         feasible = f"; feasible: {verdict_text(campaign, found)}" if found else ""
         read = f"{outputs_text(campaign, trial.outputs)} in {seconds:.1f} s"
+        read += f" at {at}" if (at := level_said(campaign, trial.level)) else ""
         return _row(trial, "harvest", f"{read}{feasible}; {best_text}{record}")
 
     def _foreseen(self, trial: Trial) -> str:

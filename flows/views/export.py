@@ -13,6 +13,7 @@ from typing import Self, TextIO
 from fieldcraft.flows.analysis.best import best_of, objective_of
 from fieldcraft.flows.analysis.feasibility import trial_feasibility
 from fieldcraft.flows.analysis.front import on_front
+from fieldcraft.flows.analysis.levels import level_name, levels_of
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.files.tables import write_rows
 from fieldcraft.flows.machinery.profiling import span
@@ -51,7 +52,8 @@ def export_csv(ledger: Ledger, name: str, file: Path) -> int:
 
     Columns: ``trial``, ``state``, ``priority``, ``cost`` (expected of an attempt) and ``spent`` in budget units,
     ``seconds`` of wall time, ``corrected`` (empty, ``corrected`` or ``retracted``), ``feasible`` (``yes`` or ``no``,
-    empty where unknown) and ``violation`` (sum of the constraints' positive parts), of several objectives ``front``
+    empty where unknown) and ``violation`` (sum of the constraints' positive parts), of a campaign with levels
+    ``level`` (its options that differ, empty for the target), of several objectives ``front``
     (``yes`` where no feasible result dominates this one, or ``no``), ``design.NAME`` as requested,
     ``ran.NAME`` where another value was run, ``output.NAME``, ``sd.NAME`` (of the output, in its unit) and ``note``.
     Numbers read back to the same bits; a text that a spreadsheet would take for a formula has an apostrophe before it
@@ -70,10 +72,12 @@ def export_csv(ledger: Ledger, name: str, file: Path) -> int:
     with _whole(file) as out:
         groups = [("design", names), ("ran", names), ("output", outputs), ("sd", outputs)]
         titles = (printable(f"{group}.{name}") for group, members in groups for name in members)
-        write_rows(out, [[*_ABOUT, *(["front"] if several else []), *titles, "note"]])
+        about_level = ["level"] if levels_of(campaign) else []
+        write_rows(out, [[*_ABOUT, *about_level, *(["front"] if several else []), *titles, "note"]])
         for trial in trials:
             about, said = _about(trial, changed.get(trial.id, "")), _said(counting.get(trial.id), outputs)
             feasible = _feasible(objective_of(campaign), trial)
+            feasible += [printable(level_name(campaign, trial.level))] if about_level else []
             feasible += ["yes" if trial.id in front else "no"] if several else []
             write_rows(out, [[*about, *feasible, *_values(trial, names, outputs), *said]])
     return len(trials)
@@ -134,13 +138,13 @@ def require_place(file: Path) -> None:
 
 
 def export_fields(ledger: Ledger, fields: FieldStore, name: str, folder: Path) -> int:
-    """Write the fields of all completed trials as one zarr group along ``trial``. Returns the number of fields.
+    """Write the fields of all results that count as one zarr group along ``trial``. Returns the number of fields.
 
     Raises:
         storage.fields.FieldError: there is none, they differ in shape, or ``folder`` exists.
     """
     done = ledger.trials(name, states={TrialState.COMPLETED})
-    refs = {trial.id: trial.field for trial in done if trial.field}
+    refs = {trial.id: trial.field for trial in done if trial.field and trial.level is None}
     fields.export(refs, folder)
     return len(refs)
 

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from fieldcraft.flows.analysis.levels import level_data
 from fieldcraft.flows.analysis.noise import by_people
 from fieldcraft.flows.jobs.keys import attempt_key
 from fieldcraft.flows.rules.approval_policy import voided
@@ -77,6 +78,7 @@ def _entry(campaign: CampaignRecord, trial: Trial) -> dict[str, Any]:
         "design": dict(trial.design),
         "units": {name: campaign.environment["units"].get(name, "") for name in trial.design},
         "design_text": design_text(campaign, trial.design),
+        **level_data(campaign, trial.level),
         "foreseen": (
             trial.revision == 1  # a model foresaw what it proposed, not what was made of it
             and trial.origin.mean is not None
@@ -140,6 +142,8 @@ def _retry(ledger: Ledger, campaign: CampaignRecord, retry: Retry) -> dict[str, 
 
 def _lines(data: Mapping[str, Any], entry: Mapping[str, Any], notes: Iterable[str]) -> list[str]:
     head = [f"iteration {entry['iteration']}", f"cost {quantity(float(entry['cost']), data['unit'])}"]
+    if entry.get("level"):
+        head.append(entry["level"])
     if entry["priority"]:
         head.append(f"priority {entry['priority']}")
     lines = [f"    {entry['label']}  {', '.join(head)}", f"        {entry['design_text']}"]

@@ -8,15 +8,28 @@ from fieldcraft.flows.wiring.campaign import Campaign
 def warning(campaign: Campaign) -> str | None:
     """A warning if each design of the start costs more than the budget, so that none would be sent; else None.
 
+    Where the simulator has levels, if all runs of the start together cost more.
+
     It is no error: imported data may take the place of the start, and people may edit the proposals.
     """
-    budget, part = campaign.spec.budget, campaign.spec.algorithm.start
+    budget = campaign.spec.budget
     if budget.cost is None:
         return None
     rng = stream(campaign.spec.seed, 0, Use.INITIAL)
-    designs = campaign.space.decode(campaign.algorithm.initial.propose(campaign.space, 0, part.n, rng))
-    least = min(float(campaign.problem.cost(design)) for design in designs)
+    most = max(campaign.start.values())
+    designs = campaign.space.decode(campaign.algorithm.initial.propose(campaign.space, 0, most, rng))
+    each = [float(campaign.problem.cost(design)) for design in designs]
+    limit = quantity(budget.cost, budget.unit)
+    if campaign.levels:
+        whole = sum(campaign.share(level) * sum(each[:n]) for level, n in campaign.start.items())
+        runs, costs = sum(campaign.start.values()), quantity(whole, budget.unit)
+        return (
+            f"warning: budget.cost is {limit} and the {runs} runs of the start cost {costs}."
+            if whole > budget.cost
+            else None
+        )
+    least = min(each)
     if least <= budget.cost:
         return None
-    costs, limit = quantity(least, budget.unit), quantity(budget.cost, budget.unit)
+    costs = quantity(least, budget.unit)
     return f"warning: budget.cost is {limit} and the cheapest design of the start costs {costs}: none would be sent."

@@ -11,6 +11,7 @@ from typing import Any
 from fieldcraft.flows.analysis.best import objective_of
 from fieldcraft.flows.analysis.feasibility import feasible_text, trial_feasibility, verdict_text, violation_text
 from fieldcraft.flows.analysis.front import dominated_by, front_text
+from fieldcraft.flows.analysis.levels import level_said
 from fieldcraft.flows.analysis.picks import picked_text
 from fieldcraft.flows.notices.deliver import due_at, text_of
 from fieldcraft.flows.text import clock, counted, one_line
@@ -45,7 +46,7 @@ def status_text(ledger: Ledger, campaign: CampaignRecord, *, telling: bool = Tru
 
 def status_lines(campaign: CampaignRecord, data: Mapping[str, Any], *, telling: bool) -> str:
     """Text of ``status_text`` from the data of ``status_data``."""
-    lines = [f"{campaign.name}: {_condition(data)}", _trials(data), *_costs(data)]
+    lines = [f"{campaign.name}: {_condition(data)}", _trials(data), *_levels(data), *_costs(data)]
     lines += [f"  {line}" for line in standing_lines(campaign, data)]
     if data["fruitless"]:
         lines.append(f"  failed   {data['fruitless']}")
@@ -145,9 +146,17 @@ def _condition(data: Mapping[str, Any]) -> str:
     return "waits" if waits else "stopped"
 
 
+def _levels(data: Mapping[str, Any]) -> list[str]:
+    """Runs of each level of the simulator, which are no results."""
+    return [f"  {'':8} {each['level']}: {_counts(each['states'])}" for each in data.get("levels", ())]
+
+
+def _counts(states: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {state.lower()}" for state, count in states.items()) or "none yet"
+
+
 def _trials(data: Mapping[str, Any]) -> str:
-    sent = data["spending"]["trials"]
-    states = ", ".join(f"{count} {state.lower()}" for state, count in data["states"].items()) or "none yet"
+    sent, states = data["spending"]["trials"], _counts(data["states"])
     imported = f"; {data['imported']} imported, which count to no limit" if data["imported"] else ""
     return f"  trials   {sent['spent']} of {sent['limit']} sent: {states}{imported}"
 
@@ -206,6 +215,8 @@ def _facts(campaign: CampaignRecord, trial: Trial, above: list[str] | None) -> l
     outputs, objective = trial.outputs or {}, objective_of(campaign)
     first = {name: value for name, value in outputs.items() if name not in objective.constraints}
     facts = [("design", design_text(campaign, trial.design))]
+    if said := level_said(campaign, trial.level):
+        facts.append(("level", f"{said.removeprefix('level ')}, a coarser run that is no result"))
     facts.append(("outputs", "retracted" if retracted else outputs_text(campaign, first)))
     if (found := trial_feasibility(objective, trial)) is not None:
         limits = [outputs_text(campaign, {name: outputs[name]}) for name in found["constraints"]]
@@ -237,8 +248,9 @@ def _facts(campaign: CampaignRecord, trial: Trial, above: list[str] | None) -> l
 def _foreseen(unit: str, trial: Trial) -> str:
     """The prediction for the design as proposed, even if it was edited since."""
     predicted = f"{quantity(trial.origin.mean or 0.0, unit)} +- {quantity(trial.origin.sd or 0.0, unit)}"
+    of = "" if trial.level is None else " of the target"
     edited = f" before the edit ('fieldcraft predict {trial.id}' asks for its design as it is now)"
-    return f"{predicted} by {trial.origin.algorithm}{edited if trial.revision > 1 else ''}"
+    return f"{predicted}{of} by {trial.origin.algorithm}{edited if trial.revision > 1 else ''}"
 
 
 def _model(origin: Origin, unit: str) -> list[tuple[str, str]]:

@@ -16,6 +16,7 @@ from fieldcraft.flows.wiring.compatibility import (
     require_one_answer,
     require_repeatable,
 )
+from fieldcraft.flows.wiring.levels.built import BuiltLevel, levels_of
 from fieldcraft.flows.wiring.named_algorithms import expanded
 from fieldcraft.flows.wiring.objectives import require_sense
 from fieldcraft.flows.wiring.warm.sources import require_earlier
@@ -74,15 +75,17 @@ def _built(spec: CampaignSpec | NamedSpec, settings: Settings, algorithm: bool) 
     if isinstance(spec, NamedSpec):
         spec = expanded(spec, space.dimension, settings.plugins)
     dispatcher, simulator = dispatcher_of(spec.name, spec.dispatcher, settings), None
+    levels: tuple[BuiltLevel, ...] = ()
     with faults.noted():
         require_sense(spec, problem)
     with faults.noted():
         noise_sd = _noise_sd(spec, problem)
     with faults.noted():
         simulator = _simulator(spec, settings, dispatcher)
-    campaign = Campaign(
-        spec, settings, problem, simulator, dispatcher, space, noise_sd, None if algorithm else require_fit
-    )
+    with faults.noted():
+        levels = levels_of(spec, problem, simulator, dispatcher, settings)
+    accept = None if algorithm else require_fit
+    campaign = Campaign(spec, settings, problem, simulator, dispatcher, space, noise_sd, levels, accept)
     if dispatcher.by_people:
         with faults.noted():
             require_columns(problem)

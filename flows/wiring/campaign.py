@@ -1,27 +1,30 @@
 """A campaign: its specification together with the components built from it."""
 
 import dataclasses
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from fieldcraft.flows.analysis.noise import noisy, noisy_constraints
-from fieldcraft.flows.errors import Faults, at
+from fieldcraft.flows.errors import Faults, FieldcraftError, at
 from fieldcraft.flows.jobs.dispatcher import Place, answering
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.campaign_file import CampaignSpec, Component, ConstraintsSpec, Dispatch
 from fieldcraft.flows.spec.contracts import asked
 from fieldcraft.flows.spec.registry import build
 from fieldcraft.flows.wiring.environment import outputs_of
+from fieldcraft.flows.wiring.levels.built import BuiltLevel
 from fieldcraft.flows.wiring.named_algorithms import GROUPS
 from fieldcraft.models.capability import require_known
+from fieldcraft.models.data.level_start import nested_start
 from fieldcraft.physics.domain import Domain, same_axes
 from fieldcraft.physics.operators import Equation, System
 from fieldcraft.physics.parametric.statement import Condition
 from fieldcraft.physics.problem import Problem, Simulator
 from fieldcraft.physics.space import SearchSpace
-from fieldcraft.storage.records import Limits, digest_of
+from fieldcraft.storage.records import Limits, TrialState, TrialSummary, digest_of
 from fieldcraft.storage.trackers.campaigns import Objective
 
 if TYPE_CHECKING:
@@ -56,6 +59,7 @@ class Campaign:
         dispatcher: Dispatcher that runs the simulations, or has people do the experiments.
         space: Search space of the designs that may be proposed.
         noise_sd: Standard deviation of the noise that is added to a result, in the objective's unit; 0 where none is.
+        levels: Coarser and cheaper levels of the simulator, by number.
         accept: Check of an algorithm that is built when it is first asked for; None where it was checked before.
     """
 
@@ -66,6 +70,7 @@ class Campaign:
     dispatcher: "Dispatcher"
     space: SearchSpace
     noise_sd: float
+    levels: tuple[BuiltLevel, ...] = ()
     accept: "Callable[[Campaign], None] | None" = None
 
     def with_spec(self, spec: CampaignSpec) -> "Campaign":
@@ -126,9 +131,41 @@ class Campaign:
         return Objective.of(outputs_of(self.problem), self.spec.sense)
 
     def learns(self, proposed: int) -> bool:
-        """True if the next design, after ``proposed`` of them, is chosen from the results and not by the start."""
+        """True if the next design, after ``proposed`` of the start, is chosen from the results and not by the start."""
+        return self.chooses and proposed >= sum(self.start.values())
+
+    @property
+    def chooses(self) -> bool:
+        """True if designs after the start are chosen from the results."""
         part = self.spec.algorithm
-        return (part.surrogate is not None or part.peer is not None) and proposed >= part.start.n
+        return part.surrogate is not None or part.peer is not None
+
+    @cached_property
+    def start(self) -> Mapping[int | None, int]:
+        """Number of designs that the start runs at each level, the cheapest first and the target, None, last."""
+        return nested_start(self.spec.algorithm.start.n, [level.cost for level in self.levels])
+
+    def share(self, level: int | None) -> float:
+        """Expected cost of a run at a level, as a share of that of a run of the simulator as it stands, level None."""
+        return 1.0 if level is None else self.level(level).cost
+
+    def level(self, number: int) -> BuiltLevel:
+        """A level by its number.
+
+        Raises:
+            FieldcraftError: the campaign has no such level.
+        """
+        if number >= len(self.levels):
+            raise FieldcraftError(
+                f"A trial of {self.name} is of level {number}, and the campaign has {len(self.levels)} levels: the "
+                "ledger was changed by something else. 'fieldcraft doctor' names the trial."
+            )
+        return self.levels[number]
+
+    def start_left(self, trials: Sequence[TrialSummary]) -> Mapping[int | None, int]:
+        """Number of designs of the start without a trial that counts, by level; levels without any are left out."""
+        counted = Counter(trial.level for trial in trials if trial.state is not TrialState.REJECTED)
+        return {level: n - counted[level] for level, n in self.start.items() if n > counted[level]}
 
     @cached_property
     def algorithm(self) -> "Algorithm":

@@ -121,6 +121,7 @@ def require_fit(campaign: "Campaign") -> None:
         require_mask,
         partial(_require, "emulator"),
         partial(_require, "earlier"),
+        partial(_require, "levels"),
         partial(_require, "fields"),
         require_network,
         _require_space_of_rival,
@@ -163,6 +164,7 @@ def _required(campaign: "Campaign") -> Mapping[str, frozenset[Capability]]:
         "problem": frozenset({Capability.CONSTRAINED} if _unknown(campaign) else ())
         | frozenset({Capability.SEVERAL} if campaign.objective.goals else ()),
         "warm_start": frozenset({Capability.EARLIER} if campaign.spec.warm_start else ()),
+        "levels": frozenset({Capability.LEVELS} if campaign.spec.levels else ()),
         "stop": frozenset({Capability.PROVES} if campaign.spec.stop.certified_gap is not None else ()),
     }
 
@@ -174,6 +176,7 @@ def _provided(campaign: "Campaign") -> Mapping[str, frozenset[Capability]]:
     lacking = frozenset({Capability.OF_MOMENTS} if unknown else ())
     lacking |= frozenset({Capability.EMULATOR} if no_emulator(campaign.problem, campaign.space) else ())
     lacking |= frozenset() if campaign.spec.warm_start else frozenset({Capability.EARLIER})
+    lacking |= frozenset() if campaign.spec.levels else frozenset({Capability.LEVELS})
     lacking |= frozenset() if campaign.objective.goals else frozenset({Capability.SEVERAL})
     lacking |= frozenset({Capability.FIELDS} if no_fields(campaign.problem, campaign.space) else ())
     learner = own if words.surrogate is None else words.constraints.learner(words.surrogate)
@@ -182,7 +185,8 @@ def _provided(campaign: "Campaign") -> Mapping[str, frozenset[Capability]]:
         "acquisition": everything if words.acquisition is None else provided(words.acquisition),
         "maximizer": provided(words.maximizer),
         "peer": everything if words.peer is None else provided(words.peer),
-        "learners": frozenset({Capability.EARLIER} if begins_earlier(words) else ()),
+        "learners": frozenset({Capability.EARLIER} if begins_earlier(words) else ())
+        | frozenset({Capability.LEVELS} if learns_levels(words) else ()),
         "problem": everything - lacking,
         "results": everything - lacking - frozenset({Capability.FIELDS} if campaign.noise_sd else ()),
         "constraints": frozenset(),
@@ -196,6 +200,13 @@ def begins_earlier(algorithm: "Algorithm") -> bool:
 
     words = (algorithm.surrogate, algorithm.constraints.surrogate)
     return any(isinstance(each, TakesEarlier) and each.uses_earlier for each in words)
+
+
+def learns_levels(algorithm: "Algorithm") -> bool:
+    """True if the surrogate of the objective learns from coarser levels of the simulator."""
+    from fieldcraft.models.surrogate import TakesLevels
+
+    return isinstance(algorithm.surrogate, TakesLevels) and algorithm.surrogate.uses_levels
 
 
 def _unknown(campaign: "Campaign") -> list[str]:

@@ -11,6 +11,7 @@ from fieldcraft.flows.analysis.noise import stated_sds
 from fieldcraft.flows.products import Trained
 from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.flows.wiring.fit.derived import composite_of
+from fieldcraft.flows.wiring.levels.results import lower_results, of_target
 from fieldcraft.flows.wiring.physics.emulators import emulators_of
 from fieldcraft.flows.wiring.physics.equations import physics_at
 from fieldcraft.flows.wiring.physics.gradients import gradients_of, uses_gradients
@@ -18,7 +19,7 @@ from fieldcraft.flows.wiring.physics.networks import NetworkFields
 from fieldcraft.flows.wiring.physics.readings import sparse_fields_of, uses_readings
 from fieldcraft.flows.wiring.physics.snapshots import snapshots_of, uses_fields
 from fieldcraft.physics.collocation import CollocationPoints
-from fieldcraft.storage.records import Product, Result, ResultSummary, Trial, TrialState, TrialSummary, digest_of
+from fieldcraft.storage.records import Product, Result, ResultSummary, Trial, TrialSummary, digest_of
 
 if TYPE_CHECKING:
     from fieldcraft.models.observations import EarlierResults, Observations
@@ -28,8 +29,8 @@ R = TypeVar("R", Result, ResultSummary)
 
 
 def successful(trials: Sequence[T]) -> list[T]:
-    """Completed trials with outputs, from which a surrogate learns, by number."""
-    return [trial for trial in trials if trial.state is TrialState.COMPLETED and trial.outputs is not None]
+    """Trials with a result of the target, without which no surrogate can learn, by number."""
+    return [trial for trial in trials if trial.counts]
 
 
 def standing(results: Iterable[R]) -> dict[str, R]:
@@ -72,7 +73,7 @@ def learnt_by(model: Trained, results: Iterable[R]) -> dict[str, R]:
 def saw_all(product: Product, trials: Sequence[TrialSummary], results: Iterable[ResultSummary]) -> bool:
     """True if a trained model saw every result that counts now, and every infeasible design."""
     model = Trained.of(product)
-    if set(model.failed or ()) != {trial.id for trial in trials if is_infeasible(trial)}:
+    if set(model.failed or ()) != {trial.id for trial in infeasible(trials)}:
         return False
     now = sorted(result.id for result in counting(results).values())
     if model.seen is None:
@@ -103,7 +104,7 @@ def data_of(
 
 
 def infeasible(trials: Sequence[T]) -> list[T]:
-    """Trials without a result because their designs are infeasible, by number."""
+    """Trials of the target without a result because their designs are infeasible, by number."""
     return [trial for trial in trials if is_infeasible(trial)]
 
 
@@ -120,7 +121,7 @@ def observations(
 
     Args:
         campaign: The campaign.
-        trials: Its trials; those without outputs are left out, and designs are as they were really run.
+        trials: Its trials, at all levels; those without outputs are left out, and designs are as they were really run.
         points: Collocation points, in physical units; None for none.
         failed: Designs that are infeasible.
         network: Trained network of the campaign's emulator; None where the emulator is the problem's own.
@@ -135,7 +136,7 @@ def observations(
         raise ValueError(f"The emulator of {campaign.name} is a network that has not been trained: run a pass first.")
     from fieldcraft.models.observations import Aim, Observations
 
-    done = [trial for trial in trials if trial.outputs is not None]
+    done = of_target([trial for trial in trials if trial.outputs is not None])
     known = campaign.known_physics
     physics = None if points is None or known is None else physics_at(known, campaign.space, points)
     m, names = len(campaign.objective.outputs), (*campaign.objective.outputs, *campaign.objective.constraints)
@@ -163,6 +164,8 @@ def observations(
         earlier=earlier,
         sds=np.empty((0, 0)) if sds is None else _sds(campaign, done, names, sds),
         composite=composite_of(campaign, done, sds),
+        levels=tuple(level.cost for level in campaign.levels),
+        lower=lower_results(campaign, trials, names),
     )
 
 

@@ -7,6 +7,7 @@ from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.spec.base import STORED
 from fieldcraft.flows.spec.campaign_file import CampaignSpec, Component, ConstraintsSpec, Dispatch, NamedSpec
 from fieldcraft.flows.spec.registry import options_of
+from fieldcraft.flows.wiring.levels.built import shortened
 from fieldcraft.flows.wiring.named_algorithms import MODEL, TRUE, expanded
 
 if TYPE_CHECKING:
@@ -33,11 +34,13 @@ def written_out(campaign: "Campaign") -> CampaignSpec:
         if (component := getattr(part.constraints, word)) is not None
     }
     constraints = part.constraints.model_copy(update=kept)
+    simulator = spec.simulator and full(spec.simulator, campaign.simulator)
     start = part.start.model_copy(update={"proposer": full(part.start.proposer, algorithm.initial)})
     return spec.model_copy(
         update={
             "problem": full(spec.problem, campaign.problem),
-            "simulator": spec.simulator and full(spec.simulator, campaign.simulator),
+            "simulator": simulator,
+            "levels": () if simulator is None else shortened(campaign.levels, simulator),
             "dispatcher": _with_options(spec.dispatcher, campaign.dispatcher),
             "algorithm": part.model_copy(update={"start": start, "constraints": constraints, **words}),
         }

@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -16,8 +17,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fieldcraft.models.data.earlier_results import MOST_EARLIER
-from fieldcraft.models.observations import Array, EarlierResults, Observations
+from fieldcraft.models.observations import Array, EarlierResults, LevelResults, Observations
 from fieldcraft.physics.space import ImageColumns, SearchSpace
+
+_Results = TypeVar("_Results", EarlierResults, LevelResults)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,14 +131,15 @@ class ModelCoordinates:
             sds=data.sds[rows] if data.sds.size else data.sds,
             earlier=tuple(self._all_orders(each) for each in data.earlier),
             composite=data.composite and data.composite.among(rows),
+            lower=tuple(self._all_orders(each) for each in data.lower),
         )
 
-    def _all_orders(self, earlier: EarlierResults) -> EarlierResults:
-        """Earlier results in all orders; in the sorted one alone where that makes more than a model takes."""
-        X, rows = self._exchanged(earlier.X)
+    def _all_orders(self, results: _Results) -> _Results:
+        """Other results in all orders; in the sorted one alone where that makes more than a model takes."""
+        X, rows = self._exchanged(results.X)
         if len(X) > MOST_EARLIER:
-            return replace(earlier, X=self.array(earlier.X))
-        return replace(earlier, X=X, Y=earlier.Y[rows])
+            return replace(results, X=self.array(results.X))
+        return replace(results, X=X, Y=results.Y[rows])
 
     def seen(self, data: Observations) -> Observations:
         """The observations as models see them: without equation, cheap predictions, fields and gradients."""
@@ -146,6 +150,7 @@ class ModelCoordinates:
             X=self.array(data.X),
             failed=self.array(data.failed),
             earlier=tuple(replace(each, X=self.array(each.X)) for each in data.earlier),
+            lower=tuple(replace(each, X=self.array(each.X)) for each in data.lower),
             images=tuple(images),
             columns=self.columns,
             space=None,

@@ -17,16 +17,36 @@ import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
 from fieldcraft.models.gaussian.covariance import CORRELATIONS, scaled_squares
-from fieldcraft.models.gaussian.fit import NOISE, scale_prior
+from fieldcraft.models.gaussian.fit import NOISE, LogNormal, scale_prior
 from fieldcraft.models.linear.fourier_features import Kernel
 from fieldcraft.models.numerics.searches import minimize
 from fieldcraft.models.observations import Array
 
-# Prior of the log variance of the difference: a tenth of the results', give or take a factor of 4.5.
-_SIZE, _SIZE_SD = math.log(0.1), 1.5
 _SIZES = (math.log(1e-6), math.log(10.0))
 _REFUSED = 1e12
 _ACCURACY = 1e-7
+
+
+@dataclass(frozen=True)
+class Priors:
+    """Priors of the parameters that an exact process does not have, and of the noise.
+
+    Args:
+        size, size_sd: Mean and standard deviation of the log variance of the difference.
+        rho: Mean of the factor; None for the one that gives the earlier process the spread of the results.
+        rho_sd: Standard deviation of the factor, in shares of its mean.
+        noise: Of the variance of a result.
+    """
+
+    size: float
+    size_sd: float
+    rho: float | None
+    rho_sd: float
+    noise: LogNormal
+
+
+# The difference has a tenth of the results' variance, give or take a factor of 4.5.
+EARLIER = Priors(math.log(0.1), 1.5, None, 1.0, NOISE)
 
 
 @dataclass(frozen=True)
@@ -59,6 +79,7 @@ class Density:
         mean: Mean of the earlier process there, shape (n,).
         covariance: Its covariance there, shape (n, n).
         noise: v if it is known.
+        priors: Of the factor, the size and the noise.
     """
 
     kernel: Kernel
@@ -67,10 +88,13 @@ class Density:
     mean: Array
     covariance: Array
     noise: float | None
+    priors: Priors = EARLIER
 
     @property
     def natural(self) -> float:
-        """Factor that gives the earlier process the spread of the targets at these designs; 1 for one design."""
+        """Mean of the factor: the stated one, else that which gives the earlier process the spread of the targets."""
+        if self.priors.rho is not None:
+            return self.priors.rho
         if len(self.X) < 2:
             return 1.0
         spread = float(np.var(self.mean, ddof=1) + self.covariance.diagonal().mean())
@@ -95,13 +119,14 @@ class Density:
         """
         d, n = self.X.shape[1], len(self.X)
         scale = scale_prior(d)
-        tail = [] if self.noise is not None else [NOISE.location - NOISE.spread**2]
+        v = self.priors.noise
+        tail = [] if self.noise is not None else [v.location - v.spread**2]
         shared = np.full(d, scale.location - scale.spread**2)
-        starts = [np.array([*shared, size, rho, *tail]) for size, rho in ((_SIZE, self.natural), (-0.1, 0.0))]
+        starts = [
+            np.array([*shared, size, rho, *tail]) for size, rho in ((self.priors.size, self.natural), (-0.1, 0.0))
+        ]
         wide = 10 * self.natural
-        bounds = (
-            [(math.log(scale.least), None)] * d + [_SIZES, (-wide, wide)] + [(math.log(NOISE.least), None)] * len(tail)
-        )
+        bounds = [(math.log(scale.least), None)] * d + [_SIZES, (-wide, wide)] + [(math.log(v.least), None)] * len(tail)
 
         def loss(theta: Array) -> tuple[float, Array]:
             value, gradient = self(theta)
@@ -125,14 +150,15 @@ class Density:
     def _priors(self, theta: Array) -> list[tuple[float, Array | float, slice | int]]:
         d = self.X.shape[1]
         scales, by_scales = scale_prior(d).log_density(theta[:d])
-        size, rho = (float(theta[d]) - _SIZE) / _SIZE_SD, float(theta[d + 1]) / self.natural - 1
+        priors, spread = self.priors, self.priors.rho_sd * self.natural
+        size, rho = (float(theta[d]) - priors.size) / priors.size_sd, (float(theta[d + 1]) - self.natural) / spread
         found: list[tuple[float, Array | float, slice | int]] = [
             (float(scales), by_scales, slice(0, d)),
-            (-0.5 * size**2, -size / _SIZE_SD, d),
-            (-0.5 * rho**2, -rho / self.natural, d + 1),
+            (-0.5 * size**2, -size / priors.size_sd, d),
+            (-0.5 * rho**2, -rho / spread, d + 1),
         ]
         if self.noise is None:
-            noise, by_noise = NOISE.log_density(theta[d + 2 :])
+            noise, by_noise = priors.noise.log_density(theta[d + 2 :])
             found.append((float(noise), by_noise, slice(d + 2, None)))
         return found
 

@@ -21,6 +21,7 @@ from fieldcraft.models.surrogates.emulated_gp import EmulatedGP
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 from fieldcraft.models.surrogates.field_ensemble import FieldEnsemble
 from fieldcraft.models.surrogates.field_pod import FieldPod
+from fieldcraft.models.surrogates.multilevel_gp import MultilevelGP
 from fieldcraft.models.surrogates.physics_informed import PhysicsInformed
 from fieldcraft.models.surrogates.reduced_basis import ReducedBasis
 from fieldcraft.models.surrogates.sampled_linear import SampledLinear
@@ -31,6 +32,7 @@ _KNOWN: Mapping[str, Surrogate] = {
     "additive_gp": AdditiveGP(),
     "sampled_linear": SampledLinear(),
     "warm_gp": WarmGP(),
+    "multilevel_gp": MultilevelGP(),
     "emulated_gp": EmulatedGP(restarts=0),
     "emulated_field": EmulatedField(),
     "field_pod": FieldPod(stand_in=False),
@@ -69,7 +71,8 @@ class Auto:
 
     Args:
         candidates: Names of surrogates, with the engine after a slash; empty for exact_gp, additive_gp and
-            sampled_linear, with results of an earlier campaign warm_gp, with an emulator of the outputs emulated_gp
+            sampled_linear, with results of an earlier campaign warm_gp, with results of
+            coarser levels multilevel_gp, with an emulator of the outputs emulated_gp
             (and with the stored fields of its equation emulated_field, and reduced_basis where the problem states its
             discrete equations), with stored fields of which no equation is stated field_pod, and with an equation for
             the objective physics_informed/basis and physics_informed/kernel too (both learn from a linear one, basis
@@ -105,6 +108,11 @@ class Auto:
     def uses_earlier(self) -> bool:
         """True if a candidate learns from an earlier campaign."""
         return not self.candidates or "warm_gp" in self.candidates
+
+    @property
+    def uses_levels(self) -> bool:
+        """True if a candidate learns from coarser levels."""
+        return not self.candidates or "multilevel_gp" in self.candidates
 
     @property
     def weighs_results(self) -> bool:
@@ -197,6 +205,7 @@ class Auto:
         if self.candidates:
             return self.candidates
         emulated = ("warm_gp",) if data.earlier else ()
+        emulated = (*emulated, "multilevel_gp") if data.lower else emulated
         emulated = (*emulated, "emulated_gp") if data.emulators else emulated
         fields: tuple[str, ...] = ()
         if data.snapshots is not None:

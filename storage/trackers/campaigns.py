@@ -210,7 +210,8 @@ class _Session:
         origin, values = trial.origin, outcome(self.tracker.objective(shown.campaign), trial)
         (said, scores), results = about_model(origin.remarks, origin.scores), self._counting(trial)
         corrections = sum(result.trial == trial.id and result.replaces is not None for result in results)
-        run = shown.run("trial", trial.id, trial.created, {**about_trial(trial, corrections), **said})
+        about = about_trial(trial, corrections, shown.campaign.spec.get("levels") or ())
+        run = shown.run("trial", trial.id, trial.created, {**about, **said})
         points = [(name, value, trial.number) for name, value in (foreseen(origin) | scores).items()]
         shown.keep(run, points, at=trial.created)
         shown.log(
@@ -220,6 +221,8 @@ class _Session:
             at=trial.updated,
         )
         shown.end(run, STATUS.get(trial.state, "KILLED"), trial.updated)
+        if trial.level is not None:  # no result of the campaign
+            return run
         if trial.state is TrialState.COMPLETED:
             self._progress(shown, trial, results)
         elif trial.failure == "infeasible":

@@ -15,7 +15,7 @@ class ResultHistory:
     """Results of a campaign that count or once counted, and its trials, as the ledger had them at one moment.
 
     Args:
-        counting: These results, oldest first.
+        counting: These results, of the target alone, oldest first.
         trials: All trials in brief, by number.
         ruled_out: Times at which infeasible designs failed, in seconds since the epoch.
     """
@@ -27,10 +27,12 @@ class ResultHistory:
     @classmethod
     def of(cls, ledger: Ledger, campaign: str) -> ResultHistory:
         """Read the results of a campaign."""
-        counting = tuple(result for result in ledger.campaign_results(campaign) if result.verdict in COUNTING)
+        trials = ledger.summaries(campaign)
+        lower = {trial.id for trial in trials if trial.level is not None}
+        results = (result for result in ledger.campaign_results(campaign) if result.trial not in lower)
         failed = ledger.trials(campaign, {TrialState.FAILED, TrialState.ABANDONED})
-        ruled_out = tuple(trial.updated for trial in failed if trial.failure == "infeasible")
-        return cls(counting, ledger.summaries(campaign), ruled_out)
+        ruled_out = tuple(t.updated for t in failed if t.failure == "infeasible" and t.level is None)
+        return cls(tuple(result for result in results if result.verdict in COUNTING), trials, ruled_out)
 
     def until(self, result_id: int) -> list[Result]:
         """The results up to one of them, by id."""

@@ -8,7 +8,7 @@ import torch
 from kinds import is_frozen_dataclass, kinds, public_class
 
 from fieldcraft.models.acquisitions.hypervolume_thompson import HypervolumeThompson
-from fieldcraft.models.observations import Aim, EarlierResults, Emulator, Observations, Physics
+from fieldcraft.models.observations import Aim, EarlierResults, Emulator, LevelResults, Observations, Physics
 from fieldcraft.models.pareto.posterior import SeveralObjectives
 from fieldcraft.models.snapshots import Snapshots
 from fieldcraft.models.surrogate import no_report
@@ -68,6 +68,12 @@ def earlier(sign=1):
     return EarlierResults("old", places, sign * (0.5 * harmonic(places) + places[:, 0])[:, None])
 
 
+def lower(sign=1):
+    """Results of a coarser level that differs by a plane."""
+    places = np.random.default_rng(10).uniform(-1, 1, (15, 2))
+    return LevelResults(0, 0.1, places, sign * (harmonic(places) + 0.1 * places[:, 0])[:, None])
+
+
 def snapshots(sign=1):
     """Fields with two modes, whose mean is the truth."""
     along = np.linspace(-1, 1, 30)
@@ -80,6 +86,7 @@ def observations(**changes):
     physics = Physics(equation=laplace(2), points=POINTS, center=CENTER, half=HALF)
     known = {"X": X, "y": harmonic(X), "maximize": False, "noise_sd": 0.1, "physics": physics}
     known |= {"emulators": (emulator(),), "snapshots": snapshots(), "earlier": (earlier(),)}
+    known |= {"levels": (0.1,), "lower": (lower(),)}
     return Observations(**(known | changes))
 
 
@@ -138,6 +145,7 @@ def test_the_same_seed_gives_the_same_posterior_bit_for_bit(surrogate, posterior
 
 def test_maximising_is_minimising_the_negative(surrogate, posterior):
     known = {"emulators": (emulator(-1),), "snapshots": snapshots(-1), "earlier": (earlier(-1),)}
+    known["lower"] = (lower(-1),)
     other = fit(surrogate, observations(y=-DATA.y, maximize=True, **known))
     for a, b in zip(posterior.mean_var(Z), other.mean_var(Z), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7)

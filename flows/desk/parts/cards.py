@@ -14,7 +14,7 @@ from fieldcraft.flows.spec.campaign_file import CampaignSpec, stored
 from fieldcraft.flows.text import clock, counted
 from fieldcraft.flows.views.data import outputs_text, quantity, ranked
 from fieldcraft.physics.space import Categorical, Continuous, Integer, SearchSpace, Variable
-from fieldcraft.storage.records import Level, Trial, TrialState, TrialSummary
+from fieldcraft.storage.records import Level, Trial, TrialSummary
 
 _SEEN = 100  # earlier trials that a strip shows, the latest
 _NEAREST = 3
@@ -72,7 +72,7 @@ def cards_of(
     """
     spec = stored(standing.campaign.spec, f"campaign {standing.campaign.name}")
     trials = {trial.id: trial for trial in proposals}
-    seen = [t for t in standing.trials if t.state is TrialState.COMPLETED and t.outputs is not None]
+    seen = [trial for trial in standing.trials if trial.counts]
     best = next((t for t in seen if t.id == standing.status["best_design"]), None)
     return [
         {
@@ -89,7 +89,7 @@ def cards_of(
             "why": _edited(entry) if entry["edited"] else reasons(trials[entry["trial"]]),
             "asked": trials[entry["trial"]].created,
             "cost_text": quantity(float(entry["cost"]), spec.budget.unit),
-            "left": _left(standing, spec, float(entry["cost"])),
+            "left": _left(standing, spec, trials[entry["trial"]]),
             "causes": _causes(spec, entry["trial"]),
         }
         for entry in waiting
@@ -193,9 +193,12 @@ def _edited(entry: Mapping[str, Any]) -> list[str]:
 def reasons(trial: Trial) -> list[str]:
     """Reason of a proposal, as far as the ledger has it."""
     origin = trial.origin
+    if origin.level is not None and origin.kind == "initial":
+        return [f"One of the first designs, run at a coarser level too ({origin.algorithm})."]
     if origin.kind == "initial":
         return [f"One of the first designs, spread over the space before there is a model ({origin.algorithm})."]
-    said = [f"The model expects to learn or gain most here ({origin.algorithm})."]
+    for_cost = "" if origin.level is None else ", for the cost of a run at this level"
+    said = [f"The model expects to learn or gain most here{for_cost} ({origin.algorithm})."]
     if (of := origin.remarks.get("repeat")) is not None:
         said.append(f"A repeat {of}: the same design once more, since results are noisy.")
     if origin.scores:
@@ -206,14 +209,14 @@ def reasons(trial: Trial) -> list[str]:
     return said + [f"{name}: {text}" for name, text in origin.remarks.items() if name != "repeat"]
 
 
-def _left(standing: Standing, spec: CampaignSpec, cost: float) -> str:
-    """Budget that is left once a trial of that cost is run."""
+def _left(standing: Standing, spec: CampaignSpec, trial: Trial) -> str:
+    """Budget that is left once a trial is run."""
     spending = standing.status["spending"]
     trials, money = spending["trials"], spending["cost"]
-    left = max(0, int(trials["limit"]) - int(trials["spent"]) - 1)
+    left = max(0, int(trials["limit"]) - int(trials["spent"]) - int(trial.level is None))
     text = f"{left} of {trials['limit']} trials"
     if money["limit"] is not None:
-        rest = float(money["limit"]) - float(money["spent"]) - float(money["reserved"]) - cost
+        rest = float(money["limit"]) - float(money["spent"]) - float(money["reserved"]) - trial.cost
         text += f" and {quantity(rest, '')} of {quantity(float(money['limit']), spec.budget.unit)}"
     return text
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
+from fieldcraft.flows.analysis.levels import level_name, levels_of
 from fieldcraft.flows.views.data import quantity
 from fieldcraft.storage.records import CampaignRecord, TrialState, TrialSummary
 
@@ -65,6 +66,7 @@ def columns_of(campaign: CampaignRecord, trials: Sequence[TrialSummary]) -> list
             for name in names
         ),
         *(Column(f"y.{each['name']}", _titled(each["name"], each["unit"]), _output(each["name"])) for each in outputs),
+        *([Column("level", "level", _level(campaign), number=False)] if levels_of(campaign) else []),
         Column("iteration", "iteration", lambda trial: trial.iteration),
         Column(
             "cost",
@@ -72,6 +74,10 @@ def columns_of(campaign: CampaignRecord, trials: Sequence[TrialSummary]) -> list
             lambda trial: trial.spent or trial.cost,
         ),
     ]
+
+
+def _level(campaign: CampaignRecord) -> Callable[[TrialSummary], Any]:
+    return lambda trial: level_name(campaign, trial.level) or None
 
 
 def _variable(name: str) -> Callable[[TrialSummary], Any]:

@@ -7,7 +7,6 @@ from fieldcraft.flows.views.regret import most_hypervolume
 from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.pareto import gains
-from fieldcraft.storage.records import TrialState
 
 
 def require_references(campaign: Campaign) -> None:
@@ -32,7 +31,7 @@ def volumes(campaign: Campaign, ledger: Ledger) -> dict[str, Any]:
         and ``range``.
     """
     objective, trials = campaign.objective, ledger.trials(campaign.name)
-    done = [trial for trial in trials if trial.state is TrialState.COMPLETED and trial.outputs]
+    done = [trial for trial in trials if trial.counts]
     reference = tuple(goal.reference or 0.0 for goal in objective.goals)  # each is stated
     total, reached = 0.0, dict[str, float]()
     for trial, gain in zip(done, gains(objective, [trial.outputs or {} for trial in done], reference), strict=True):

@@ -11,7 +11,7 @@ from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.physics.problem import Problem
 from fieldcraft.storage.fields import FieldStore, fields_at
 from fieldcraft.storage.ledger import Ledger
-from fieldcraft.storage.records import Trial, TrialState
+from fieldcraft.storage.records import Trial
 
 # Of an environment: the specification says the same.
 _OF_PROBLEM = ("outputs", "units", "log", "orders", "only_if", "by_people", "resolved")
@@ -81,7 +81,7 @@ def _trials(campaign: Campaign, ledger: Ledger) -> list[dict[str, Any]]:
 
 
 def _counts(campaign: Campaign, trial: Trial) -> bool:
-    return trial.state is TrialState.COMPLETED and bool(trial.outputs) and campaign.objective.best([trial]) is not None
+    return campaign.objective.best([trial]) is not None
 
 
 def _true(problem: Problem, trial: Trial, fields: FieldStore) -> float:
@@ -96,7 +96,7 @@ def _all_outputs(problem: Problem, trial: Trial, fields: FieldStore) -> dict[str
     """Objective and constraints of a trial without noise; empty where there are no constraints."""
     if len(problem.outputs) == 1:
         return {}
-    if trial.state is not TrialState.COMPLETED or not trial.outputs:
+    if not trial.counts:
         return {"outputs": None}
     if (exact := exact_outputs(problem, [trial.actual])) is not None:
         return {"outputs": exact[0].tolist()}

@@ -69,6 +69,29 @@ NEEDS = {  # of each topic the first need that is not met is told
             "warm_gp, or leave warm_start out.",
         ),
     ),
+    "levels": (
+        Need(
+            "surrogate",
+            Capability.LEVELS,
+            "problem",
+            "algorithm.surrogate: {surrogate!r} learns from coarser runs, and no `levels` of the simulator are given. "
+            "Give them, or use auto or exact_gp.",
+        ),
+        Need(
+            "constraints.surrogate",
+            Capability.LEVELS,
+            "problem",
+            "algorithm.constraints.surrogate: {constraints_surrogate!r} learns from coarser runs, and no `levels` of "
+            "the simulator are given. Give them, or use exact_gp.",
+        ),
+        Need(
+            "levels",
+            Capability.LEVELS,
+            "learners",
+            "levels: {algorithm} learns nothing from coarser runs. Use the algorithm auto or the surrogate "
+            "multilevel_gp, or leave levels out.",
+        ),
+    ),
     "fields": (
         Need(
             "surrogate",

@@ -10,6 +10,7 @@ from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.campaign_file import WarmStart
 from fieldcraft.flows.text import quoted
+from fieldcraft.flows.wiring.levels.results import of_target
 from fieldcraft.flows.wiring.observations import as_read, counting
 from fieldcraft.models.data.earlier_results import MOST_EARLIER
 from fieldcraft.physics.space import SpaceError
@@ -54,7 +55,7 @@ def read_source(campaign: "Campaign", source: WarmStart, until: int | None = Non
     record = _record(campaign, source, ledger, place)
     _require_same(campaign, record, place)
     results = [each for each in ledger.result_summaries(source.campaign) if until is None or each.id <= until]
-    read = as_read(ledger.summaries(source.campaign), counting(results))
+    read = as_read(of_target(ledger.summaries(source.campaign)), counting(results))
     space, names = campaign.space, (*campaign.objective.outputs, *campaign.objective.constraints)
     inside = [trial for trial in read if trial.outputs is not None and _inside(campaign, dict(trial.actual))]
     if not inside:

@@ -83,7 +83,7 @@ def reserve(connection: Connection, trial: Trial) -> None:
     if limits.trials is limits.cost is limits.seconds is None:
         return
     now = spending(connection, trial.campaign, limits)
-    found = refused(limits, now, trials=0 if trial.attempt else 1, cost=trial.cost)
+    found = refused(limits, now, trials=int(trial.level is None and not trial.attempt), cost=trial.cost)
     if found is not None:
         raise BudgetSpent(
             f"{trial.id} cannot be sent: {found.used:g} of the {found.limit:g} {_UNITS[found.of]} of "

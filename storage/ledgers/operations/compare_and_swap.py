@@ -50,7 +50,7 @@ def permitted(trial: Trial, to: TrialState) -> None:
 def what_runs(connection: Connection, trial: Trial) -> str:
     """Digest of what would run, computed afresh, so that a change made outside the ledger is noticed."""
     spec = connection.execute(_SPEC, {"campaign": trial.campaign}).scalar_one()
-    return trial_digest(trial.design, digest_of(spec))
+    return trial_digest(trial.design, digest_of(spec), trial.level)
 
 
 def swap(connection: Connection, before: Trial, to: TrialState, **changes: object) -> Trial:

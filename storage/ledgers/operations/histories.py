@@ -49,7 +49,7 @@ class Rows:
 def disagreements(rows: Rows, campaign: CampaignRecord) -> Iterator[str]:
     """Contradictions between the rows of a trial, one sentence each."""
     trial = rows.trial
-    if trial.digest != trial_digest(trial.design, campaign.digest):
+    if trial.digest != trial_digest(trial.design, campaign.digest, trial.level):
         yield f"The design of trial {trial.id} does not have the digest {trial.digest} stored with it."
     checks = (_history, _carried, _revisions, _approvals, _spending, _results, _copy)
     for check in checks:

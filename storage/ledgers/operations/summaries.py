@@ -12,6 +12,7 @@ from sqlalchemy import (
     Integer,
     Select,
     Text,
+    and_,
     bindparam,
     case,
     cast,
@@ -34,11 +35,12 @@ from fieldcraft.storage.records import (
     TrialSummary,
 )
 
+_LEVEL = schema.trials.c.origin["level"].as_integer()  # of the simulator; NULL for the target
 _BLOCK = 1000  # trials, by number, whose amounts are summed up together
 
 
 class Amounts(NamedTuple):
-    """Sums over trials: how many were sent, what they spent and reserve in budget units, their wall time."""
+    """Sums over trials: number of the target's that were sent, budget units spent and reserved, wall time."""
 
     sent: int
     spent: float
@@ -57,8 +59,10 @@ def _as_text(column: Column[Any]) -> ColumnElement[Any]:
 
 def _trials() -> Select[Any]:
     table = schema.trials
-    imported = table.c.origin["kind"].as_string() == "imported"
-    columns = [imported.label(name) if name == "imported" else _as_text(table.c[name]) for name in TrialSummary._fields]
+    of_origin = {"imported": table.c.origin["kind"].as_string() == "imported", "level": _LEVEL}
+    columns = [
+        of_origin[name].label(name) if name in of_origin else _as_text(table.c[name]) for name in TrialSummary._fields
+    ]
     return select(*columns).where(table.c.campaign == bindparam("campaign")).order_by(table.c.number)
 
 
@@ -102,7 +106,7 @@ def _amounts() -> Select[Any]:
     table = schema.trials
     out = table.c.state.in_([state.value for state in OUT])
     sums = (
-        func.sum(case((table.c.attempt > 0, 1), else_=0), type_=Integer),
+        func.sum(case((and_(table.c.attempt > 0, _LEVEL.is_(None)), 1), else_=0), type_=Integer),
         func.sum(_counted(table.c.spent)),
         func.sum(case((out, _counted(table.c.cost)), else_=0.0)),
         func.sum(_counted(table.c.seconds)),

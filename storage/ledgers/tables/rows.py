@@ -175,6 +175,6 @@ def insert_trial(
         slot=slot,
         **{**fixed, **empty, "digest": "0" * 64, "created": now, "updated": now, **values},
     )
-    trial = trial.model_copy(update={"digest": trial_digest(trial.design, owner.digest)})
+    trial = trial.model_copy(update={"digest": trial_digest(trial.design, owner.digest, trial.level)})
     connection.execute(_NEW_TRIAL, trial.model_dump(mode="json"))
     return trial

@@ -17,7 +17,7 @@ from fieldcraft.models.constraints import Constraints
 from fieldcraft.models.coordinates.model_coordinates import ModelCoordinates
 from fieldcraft.models.coordinates.posterior import of_model
 from fieldcraft.models.maximizers.multistart import Multistart
-from fieldcraft.models.observations import Aim, EarlierResults, Observations
+from fieldcraft.models.observations import Aim, EarlierResults, LevelResults, Observations
 from fieldcraft.models.proposers.sobol import Sobol
 from fieldcraft.models.proposers.uncertainty import Uncertainty
 from fieldcraft.models.rules.bound import Bound
@@ -81,6 +81,7 @@ def reading(design):
 
 
 BEFORE = EarlierResults("before", TRIALS, np.array([[1.1 * reading(design)] for design in SPACE.decode(TRIALS)]))
+COARSE = LevelResults(0, 0.1, BEFORE.X, BEFORE.Y)
 
 
 def observed(X=TRIALS, **more):
@@ -139,6 +140,8 @@ def test_models_learn_from_every_order_of_exchangeable_blocks():
         further=further,
         sds=sds,
         earlier=(EarlierResults("before", X[:1], np.array([[7.0, 8.0, 9.0]])),),
+        levels=(0.1,),
+        lower=(LevelResults(0, 0.1, X[:1], np.array([[7.0, 8.0, 9.0]])),),
     )
     taught = ModelCoordinates(space).taught(data)
     orders = sorted([a, b, c, 0.9] for a, b, c in itertools.permutations((-0.5, 0.1, 0.3)))
@@ -150,7 +153,8 @@ def test_models_learn_from_every_order_of_exchangeable_blocks():
     assert taught.further.ravel().tolist() == [5.0] * 6 + [6.0]
     assert taught.sds[:, 0].tolist() == [0.1] * 6 + [0.3]
     assert sorted(taught.earlier[0].X.tolist()) == orders
-    assert taught.earlier[0].Y.tolist() == [[7.0, 8.0, 9.0]] * 6
+    assert taught.earlier[0].Y.tolist() == taught.lower[0].Y.tolist() == [[7.0, 8.0, 9.0]] * 6
+    assert sorted(taught.lower[0].X.tolist()) == orders
     assert sorted(taught.failed.tolist()) == [[0.0, 0.5, 0.5, 0.4], [0.5, 0.0, 0.5, 0.4], [0.5, 0.5, 0.0, 0.4]]
     assert len(ModelCoordinates(space).seen(data)) == 2
 
@@ -199,7 +203,7 @@ def test_images_keep_their_pixels():
 @pytest.mark.parametrize("kind", SURROGATES)
 def test_every_surrogate_predicts_the_same_for_all_points_of_a_design(kind):
     surrogate = public_class("fieldcraft.models.surrogates", kind)(**SMALL.get(kind, {}))
-    data, words = observed(earlier=(BEFORE,)), algorithm(surrogate)
+    data, words = observed(earlier=(BEFORE,), levels=(0.1,), lower=(COARSE,)), algorithm(surrogate)
     posterior = words.fit(data, np.random.default_rng(0))
     X = torch.from_numpy(SPACE.encode([DESIGNS, *SAME]))
     X[0, 2] = 1.0  # the other end of the period, which searches reach

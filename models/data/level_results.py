@@ -1,0 +1,43 @@
+"""Results of a coarser level of the campaign's simulator: cheaper, and of another accuracy than the target's."""
+
+from dataclasses import dataclass, replace
+
+from fieldcraft.models.data.arrays import Array, frozen, refuse_non_finite
+
+
+@dataclass(frozen=True, eq=False)
+class LevelResults:
+    """Results of one level of a simulator. They are no results of the campaign; a model may learn from them.
+
+    Args:
+        level: Number of the level among the campaign's, from 0 by rising cost.
+        cost: Expected cost of one run, as a share of the target's, 0 < cost < 1.
+        X: Designs, encoded by the space of the campaign, shape (n, d), n >= 1.
+        Y: Outputs in their units, the objectives first and then the constraints, shape (n, outputs).
+
+    Raises:
+        ValueError: shapes disagree, there is no result, a value is not finite, or level or cost is out of range.
+    """
+
+    level: int
+    cost: float
+    X: Array
+    Y: Array
+
+    def __post_init__(self) -> None:
+        for name in ("X", "Y"):
+            object.__setattr__(self, name, frozen(getattr(self, name)))
+            refuse_non_finite(getattr(self, name), f"LevelResults.{name}", "leave such a trial out.")
+        if self.X.ndim != 2 or self.Y.ndim != 2 or len(self.X) != len(self.Y) or self.X.size == 0:
+            raise ValueError(
+                f"X {self.X.shape} and Y {self.Y.shape} do not fit: give X (n, d) and Y (n, outputs) with at least one "
+                "result."
+            )
+        if self.level < 0 or not 0 < self.cost < 1:
+            raise ValueError(
+                f"level is {self.level} and cost {self.cost}: give a number from 0 on, and a share between 0 and 1."
+            )
+
+    def of_output(self, k: int) -> "LevelResults":
+        """The same results of output number k alone."""
+        return replace(self, Y=self.Y[:, [k]])
