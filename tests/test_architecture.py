@@ -57,7 +57,7 @@ FLOORS = {
         "algorithm", "named_algorithm", "algorithms",
     ),
     "storage": (
-        "empty_databases failpoints origins processes text", "records", "code limits objective stated_sds",
+        "empty_databases failpoints origins processes text", "records", "code limits objective",
         "field_store pareto",
         "fields", "ledger", "ledgers.upgrades", "ledgers.tables", "ledgers.operations", "ledgers", "open_ledger",
         "trackers", "backups",

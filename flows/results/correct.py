@@ -12,8 +12,7 @@ from fieldcraft.flows.wiring.context import Site
 from fieldcraft.flows.wiring.fit.derived import completed
 from fieldcraft.flows.wiring.observations import learnt_by, standing
 from fieldcraft.storage.ledger import Ledger
-from fieldcraft.storage.records import Product, Result, Trial, TrialState
-from fieldcraft.storage.stated_sds import known_sds
+from fieldcraft.storage.records import Product, Result, Trial, TrialState, known_sds
 
 
 @dataclass(frozen=True)

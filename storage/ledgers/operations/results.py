@@ -22,9 +22,9 @@ from fieldcraft.storage.records import (
     Trial,
     TrialState,
     Verdict,
+    known_sds,
     result_digest,
 )
-from fieldcraft.storage.stated_sds import known_sds
 
 # Made once: to make a statement and the key under which it is compiled takes longer than to run it.
 _NEW = insert(schema.results).returning(schema.results.c.id)
