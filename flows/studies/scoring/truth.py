@@ -89,17 +89,19 @@ def _true(problem: Problem, trial: Trial, fields: FieldStore) -> float:
     if (exact := exact_value(problem, trial)) is not None:
         return exact
     assert trial.field is not None  # a completed trial has its fields
-    return float(problem.evaluate(trial.actual, fields.read(trial.field))[problem.outputs[0].name])
+    found = problem.completed(problem.evaluate(trial.actual, fields.read(trial.field)), trial.actual)
+    return float(found[problem.outputs[0].name])
 
 
 def _all_outputs(problem: Problem, trial: Trial, fields: FieldStore) -> dict[str, list[float] | None]:
     """Objective and constraints of a trial without noise; empty where there are no constraints."""
-    if len(problem.outputs) == 1:
+    names = [output.name for output in problem.outputs if not output.plain]
+    if len(names) == 1:
         return {}
     if not trial.counts:
         return {"outputs": None}
     if (exact := exact_outputs(problem, [trial.actual])) is not None:
         return {"outputs": exact[0].tolist()}
     assert trial.field is not None  # a completed trial has its fields
-    found = problem.evaluate(trial.actual, fields.read(trial.field))
-    return {"outputs": [float(found[output.name]) for output in problem.outputs]}
+    found = problem.completed(problem.evaluate(trial.actual, fields.read(trial.field)), trial.actual)
+    return {"outputs": [float(found[name]) for name in names]}

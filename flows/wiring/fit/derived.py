@@ -153,8 +153,9 @@ def told(campaign: "Campaign") -> str | None:
     lines = []
     for output in objectives:
         reason = only_number(campaign)
-        parts = ", ".join(part.name for part in parts_of(campaign))
-        how = f"its number is learnt: {reason}" if reason else f"learnt through {parts}, each by a surrogate of its own"
+        parts = [part.name for part in parts_of(campaign)]
+        how = f"its number is learnt: {reason}" if reason else f"learnt through {', '.join(parts)}"
+        how += ", each by a surrogate of its own" if not reason and len(parts) > 1 else ""
         lines.append(f"{output.name} is computed ({output.formula}); {how}.")
     if limits:
         lines.append(f"Constraints that are computed ({', '.join(limits)}) are learnt by their numbers.")

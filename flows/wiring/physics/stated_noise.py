@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.wiring.fit.derived import only_number, parts_of
 from fieldcraft.models.capability import Capability, provided
 
 if TYPE_CHECKING:
@@ -37,8 +38,9 @@ def require_known_noise(campaign: "Campaign") -> None:
         return
     words, stated = campaign.algorithm, {output.name: output.sd for output in campaign.problem.outputs}
     own = words.constraints.surrogate
+    parts = tuple(part.name for part in parts_of(campaign)) if only_number(campaign) is None else ()
     learners = (
-        ("surrogate", words.surrogate, campaign.objective.outputs),
+        ("surrogate", words.surrogate, parts or campaign.objective.outputs),
         ("constraints.surrogate" if own else "surrogate", own or words.surrogate, campaign.objective.constraints),
     )
     for word, surrogate, names in learners:

@@ -5,7 +5,8 @@ import re
 
 import pytest
 import xarray as xr
-from desk_site import SENT, TOKENS, parts
+from bench import bench
+from desk_site import SENT, TOKENS, parts, people
 from test_desk_decisions import rows
 
 from fieldcraft.flows.desk.parts.barcode import _WIDTHS, barcode, values_of
@@ -118,6 +119,40 @@ def test_a_completed_trial_of_a_laboratory_leads_to_its_correction(oven, browser
     assert ana.post(f"{UPLOAD}/record", {"trial": "oven-0001", **WHOLE}, files={}).status == 303
     assert form in ana.get(path).text and "Correct or retract its result" in ana.get(path).said
     assert form not in vera.get(path).text
+
+
+COMPUTED = """\
+name: oven
+seed: 5
+problem:
+  kind: declared
+  variables: [{name: T, low: 900, high: 1500, unit: K}]
+  results: [{name: hardness, unit: HRC, target: 40}]
+algorithm: {start: {n: 2}}
+dispatcher: {kind: lab}
+budget: {trials: 2}
+"""
+
+
+def test_people_are_not_asked_for_what_is_computed_and_see_it(tmp_path, browsers, monkeypatch):
+    for _ in range(2):
+        bench(tmp_path, COMPUTED, monkeypatch).make_pass()
+    monkeypatch.setenv("FIELDCRAFT_PEOPLE", str(people(tmp_path / "people.yaml")))
+    site = bench(tmp_path, COMPUTED, monkeypatch)
+    browser = browsers(site.settings, "ana")
+    (trial,) = site.ledger.trials("oven")[:1]
+    asked = browser.get(f"/laboratory/oven/result/{trial.id}").text
+    assert 'name="y.hardness"' in asked and "y.hardness_distance" not in asked
+    assert "hardness_distance" not in browser.get("/laboratory/oven/orders.csv").text
+    assert "hardness_distance" not in browser.get("/laboratory/oven/orders").text
+    form = {"trial": trial.id, "y.hardness": "38.5"}
+    assert browser.post(f"{UPLOAD}/record", form, files={}).status == 303
+    assert "hardness_distance 1.5 HRC, hardness 38.5 HRC" in browser.get("/laboratory/oven").said
+    assert "hardness_distance" in browser.get(f"/campaign/oven/trial/{trial.id}").text
+    refused = browser.post(
+        f"{UPLOAD}/correct", {"trial": trial.id, "y.hardness_distance": "1", "reason": "x"}, files={}
+    )
+    assert (refused.status, "hardness_distance is computed" in refused.said) == (422, True), refused.said
 
 
 def placeless(text: str) -> str:

@@ -113,6 +113,7 @@ def test_a_model_learns_the_parts_and_a_resumed_one_chooses_the_same(tmp_path, m
     data = observations(site.campaign, made.ledger.trials("oven")[:3], None)
     np.testing.assert_array_equal(data.composite.values, list(RESULTS.values()))
     np.testing.assert_array_equal(data.y, [2.0, 6.0, 1.25])
+    np.testing.assert_array_equal(data.constraints, [[-1.0]] * 3)
     status, out, _ = made.run("predict", "oven-0002")
     assert status == 0 and all(f"{name} " in out for name in ("purity", "smoke", "yield", "impurity"))
 
