@@ -102,7 +102,8 @@ def test_levels_are_shown_in_words_wherever_a_trial_is(ended, tmp_path):
     assert show_data(ended.ledger, trial)["level"] == "level 12 cells (0.05 of a run)"
     assert trace_data(ended.ledger, trial, None, None)["trial"]["level"] == "level 12 cells (0.05 of a run)"
     export_csv(ended.ledger, "b", tmp_path / "b.csv")
-    rows = list(csv.DictReader((tmp_path / "b.csv").open()))
+    with (tmp_path / "b.csv").open() as file:
+        rows = list(csv.DictReader(file))
     assert {row["level"] for row in rows} == {"", "12 cells", "24 cells"}
     table = trials_table(record, ended.ledger.summaries("b"), [])
     assert table["level"].tolist() == [row["level"] for row in rows]
