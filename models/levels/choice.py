@@ -5,6 +5,10 @@ of a coarser level at x: its mean over the results that are possible there, E[ma
 lead to a result of the target: to run it now, which gains v at the cost 1, or to run the level first, which gains V at
 the cost 1 + c. The level is run where V / (1 + c) is larger than v. A level that tells nothing of the target has V = v,
 and so has one that was read there already.
+
+Beliefs about designs at which no level was run are less certain than a model says. While the cheapest level is like the
+target, the target runs therefore only designs that this level has run, if it costs a quarter at most; v and V are the
+largest improvements of these, V with x.
 """
 
 import math
@@ -18,6 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.quasirandom import SobolEngine
 
+from fieldcraft.models.acquisition import Score
 from fieldcraft.models.coordinates.posterior import PosteriorOfDesigns
 from fieldcraft.models.feasibility.constrained import LEAST_SD, ConstrainedPosterior, about_objective
 from fieldcraft.models.levels.process import LevelsPosterior
@@ -35,6 +40,8 @@ _SAMPLES, _ABOUT, _DISTANCES = 384, 32, (0.01, 0.05, 0.2)
 _READ = 7
 # Possible results of a level.
 _RESULTS = 64
+# Correlation from which on a level is like the target, and largest cost of one that is run at every design beforehand.
+_LIKE, _CHEAP = 0.8, 0.25
 
 
 def believing(posterior: Posterior, pending: Sequence[Array]) -> Posterior:
@@ -66,9 +73,10 @@ def levelled(
     pending: Tensor,
     pending_lower: Sequence[Array],
     space: SearchSpace,
+    score: Score,
     rng: np.random.Generator,
 ) -> Candidates:
-    """The batch with the level of each place; a place that is for a coarser level may get another design.
+    """The batch with the level of each place, which may get another design; a proof is of the first design alone.
 
     Args:
         found: The batch of designs for the target.
@@ -77,12 +85,13 @@ def levelled(
         pending: Encoded designs without a result of the target, shape (k, d).
         pending_lower: Encoded designs without a result at each coarser level, shapes (k, d), by level.
         space: The designs that may be proposed.
+        score: The score by which the batch was found, which also gives the value of another design.
         rng: The only source of randomness.
     """
     out = [np.asarray(X, dtype=np.float64).reshape(-1, data.X.shape[1]) for X in pending_lower]
     out += [np.empty((0, data.X.shape[1]))] * (len(data.levels) - len(out))
     samples = _designs(found.X, data, space, rng)
-    X, levels = found.X.copy(), list[int | None]()
+    X, value, levels = found.X.copy(), found.value.copy(), list[int | None]()
     for slot, x in enumerate(found.X):
         waiting = torch.cat([pending, torch.tensor(X[:slot][[level is None for level in levels]])])
         beliefs = believing(posterior, out)
@@ -92,9 +101,11 @@ def levelled(
         levels.append(level)
         if level is not None:
             out[level] = np.vstack([out[level], design])
-    if all(level is None for level in levels):
-        return replace(found, levels=tuple(levels))
-    return replace(found, X=X, levels=tuple(levels))
+        if not np.array_equal(design, x):
+            with torch.no_grad():
+                value[slot] = float(score.value(torch.tensor(X[[slot]]), slot, torch.tensor(X[:slot]))[0])
+    proofs = found.certificates if np.array_equal(X, found.X) else None
+    return replace(found, X=X, value=value, certificates=proofs, levels=tuple(levels))
 
 
 def _designs(X: Array, data: Observations, space: SearchSpace, rng: np.random.Generator) -> Array:
@@ -175,31 +186,56 @@ class _Place:
         return cls(tuple(parts), zeros[:, None], level, points, success)
 
     def best(self, x: Array, data: Observations, out: Sequence[Array]) -> tuple[int | None, Array]:
-        """Level and design (d,) of the place, if ``x`` (d,) is the design for the target."""
+        """Level and design (d,) of the place, if ``x`` (d,) is the best design for the target.
+
+        Args:
+            x: One of the points.
+            data: The observations.
+            out: Encoded designs without a result at each level, shapes (k, d).
+        """
         with torch.no_grad():
-            worth = self._worth(*self._moments).numpy()
-            first = np.argsort(-worth, kind="stable")[:_READ]
-            X = np.vstack([x, self.points.numpy()[first]])
-            best: tuple[float, int | None, Array] = (1.0, None, x)
+            points, worth = self.points.numpy(), self._worth(*self._moments).numpy()
+            tried = self._tried(data)
+            at = int(np.where(tried, worth, -1.0).argmax())
+            best: tuple[float, int | None, Array] = (1.0, None, points[at] if tried.any() else x)
+            first = np.flatnonzero(_among(points, x[None]))[:1]
+            first = np.concatenate([first, np.argsort(-worth, kind="stable")[:_READ]])
             for each in data.lower:
-                free = X[~_among(X, np.vstack([each.X, out[each.level]]))] if data.exact else X
-                if len(free):
-                    gains = self._gains(torch.tensor(free), each.level) / (1 + each.cost)
+                gone = np.vstack([each.X, out[each.level]])
+                rows = first[~_among(points[first], gone)] if data.exact else first
+                if len(rows):
+                    gains = self._gains(rows, each.level, tried) / (1 + each.cost)
                     top = int(gains.argmax())
                     if gains[top] > best[0]:
-                        best = float(gains[top]), each.level, free[top]
+                        best = float(gains[top]), each.level, points[rows[top]]
         return best[1:]
 
-    def _gains(self, X: Tensor, level: int) -> Array:
-        """V / v for a result of a level at each of X (k, d), shape (k,); 1 where nothing is expected."""
+    def _tried(self, data: Observations) -> NDArray[np.bool_]:
+        """True for the points that the cheapest level has run, shape (n,); none if it is dear or unlike the target."""
+        process = self.parts[0].process
+        if process is None or process.likeness < _LIKE:
+            return np.zeros(len(self.points), dtype=bool)
+        known = [each.X for each in data.lower if each.level == process.levels[0] and each.cost <= _CHEAP]
+        return _among(self.points.numpy(), np.vstack([self.points.numpy()[:0], *known]))
+
+    def _gains(self, rows: NDArray[np.intp], level: int, tried: NDArray[np.bool_]) -> Array:
+        """V / v for a result of a level at each of some points (k,), shape (k,); 1 where nothing is expected.
+
+        Args:
+            rows: Their numbers.
+            level: Number of the level.
+            tried: True for the points that the target may run, beside the one of the result; none for all.
+        """
         mean, sd = self._moments
-        slopes = torch.stack([part.slopes(self.points, X, level) for part in self.parts], dim=1)
-        gains = np.ones(len(X))
+        slopes = torch.stack([part.slopes(self.points, self.points[rows], level) for part in self.parts], dim=1)
+        gains = np.ones(len(rows))
         for k, moves in enumerate(slopes):
             left = (sd.square() - moves.square()).clamp_min(LEAST_SD**2).sqrt()
-            worth = self._worth(mean + _results(len(self.parts))[:, :, None] * moves, left)
-            now = float(worth.mean(dim=0).max())
-            gains[k] = float(worth.amax(dim=1).mean()) / now if now > 0 else 1.0
+            worth = self._worth(mean + _results(len(self.parts))[:, :, None] * moves, left).numpy()
+            free = tried if tried.any() else ~tried
+            now = float(worth[:, free].mean(axis=0).max())
+            after = np.maximum(worth[:, free].max(axis=1), worth[:, rows[k]]).mean()
+            gains[k] = after / now if now > 0 else 1.0
         return gains
 
     @cached_property

@@ -94,6 +94,12 @@ class LevelsPosterior:
         return tuple(term.level for term in self.terms)
 
     @property
+    def likeness(self) -> float:
+        """Correlation of the cheapest level and the target before any result."""
+        w, s = self._loads, self._sizes
+        return float((w[0] * w[-1]) @ s / (w[0].square() @ s * (w[-1].square() @ s)).sqrt())
+
+    @property
     def top(self) -> int:
         """Number of the target's term."""
         return len(self.terms) - 1

@@ -129,7 +129,7 @@ def place(costs=(0.1, 0.3), posterior=None):
 def test_the_gain_of_a_level_is_that_of_simulated_results():
     """E[max EI] after a result of level 0 at x, with results drawn from the posterior and conditioned on afresh."""
     here, _ = place(posterior=process())
-    x, n, made = torch.tensor(Z[:1]), 200, here.parts[0].process
+    x, n, made, all_of = torch.tensor(Z[:1]), 200, here.parts[0].process, np.zeros(len(Z), dtype=bool)
     mean, variance = made.moments(x, 0)
     results = mean + (variance + TERMS[0].noise).sqrt() * torch.from_numpy(np.random.default_rng(2).standard_normal(n))
     seen = []
@@ -142,7 +142,7 @@ def test_the_gain_of_a_level_is_that_of_simulated_results():
     now = here._worth(*here._moments).max()
     gained, error = drawn.amax(1).mean() / now, drawn.amax(1).std() / now / n**0.5
     assert gained > 1.02, "else this shows nothing"
-    assert abs(float(gained) - here._gains(x, 0)[0]) < 4 * float(error) + 0.01
+    assert abs(float(gained) - here._gains(np.array([0]), 0, all_of)[0]) < 4 * float(error) + 0.01
 
 
 def test_a_level_that_costs_nothing_is_run_and_one_as_dear_as_the_target_is_not():
@@ -156,8 +156,28 @@ def test_a_level_that_costs_nothing_is_run_and_one_as_dear_as_the_target_is_not(
 def test_a_level_that_tells_nothing_is_not_run():
     terms = (*TERMS[:2], replace(TERMS[2], rho=0.0))
     here, data = place((1e-9, 2e-9), process(terms))
-    assert here._gains(torch.tensor(Z[:3]), 0) == pytest.approx(np.ones(3), abs=1e-9)
+    assert here._gains(np.arange(3), 0, np.zeros(len(Z), dtype=bool)) == pytest.approx(np.ones(3), abs=1e-9)
     assert here.best(Z[0], data, [np.empty((0, 2))] * 2)[0] is None
+
+
+def test_the_target_runs_what_a_cheap_level_like_it_has_run():
+    x = X2[[np.argmax(hill(X2))]] + 0.01  # a bad design, of which a level would tell nothing new
+    points, none = np.vstack([x, X0]), torch.empty((0, 2), dtype=torch.float64)
+
+    def one_level(cost):
+        return observed(levels=(cost,), lower=(replace(observed().lower[0], cost=cost),))
+
+    def chosen(data, posterior):
+        return choice._Place.of(posterior, data, none, points).best(x[0], data, [np.empty((0, 2))])
+
+    data = one_level(0.1)
+    like = MultilevelGP().fit(data, np.random.default_rng(0), None, no_report)
+    level, design = chosen(data, like)
+    assert like.likeness > 0.8 and level is None and (design == X0).all(axis=1).any()
+    unlike = replace(like, terms=(*like.terms[:-1], replace(like.terms[-1], rho=0.1, size=1.0)))
+    assert unlike.likeness < 0.8
+    for level, design in (chosen(data, unlike), chosen(one_level(0.3), like)):
+        assert level is None and design == pytest.approx(x[0])
 
 
 def proposed(data, surrogate, q=1, waiting=()):

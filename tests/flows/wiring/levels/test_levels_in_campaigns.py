@@ -11,6 +11,8 @@ from small import alter
 
 from fieldcraft.flows.analysis.best import best_of
 from fieldcraft.flows.analysis.levels import level_said
+from fieldcraft.flows.desk.board import Standing
+from fieldcraft.flows.desk.pages.overview import glance
 from fieldcraft.flows.notebook.tables import trials_table
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.steps.train import lesson_of
@@ -73,7 +75,8 @@ def test_only_results_of_the_target_count(ended):
     assert min(trial.outputs["value"] for trial in lower) < min(own), "else this shows nothing"
     assert ended.campaign.objective.best(lower) is None
     status = status_data(ended.ledger, record)
-    assert status["states"] == {"COMPLETED": len(own)}
+    assert (status["states"], status["trials"]) == ({"COMPLETED": len(own)}, len(own))
+    assert glance(Standing(record, 1, 0.0, status, summaries))["settled"] == len(own)
     assert sum(sum(each["states"].values()) for each in status["levels"]) == len(lower)
 
 
@@ -102,7 +105,8 @@ def test_levels_are_shown_in_words_wherever_a_trial_is(ended, tmp_path):
     assert show_data(ended.ledger, trial)["level"] == "level 12 cells (0.05 of a run)"
     assert trace_data(ended.ledger, trial, None, None)["trial"]["level"] == "level 12 cells (0.05 of a run)"
     export_csv(ended.ledger, "b", tmp_path / "b.csv")
-    rows = list(csv.DictReader((tmp_path / "b.csv").open()))
+    with (tmp_path / "b.csv").open() as file:
+        rows = list(csv.DictReader(file))
     assert {row["level"] for row in rows} == {"", "12 cells", "24 cells"}
     table = trials_table(record, ended.ledger.summaries("b"), [])
     assert table["level"].tolist() == [row["level"] for row in rows]
