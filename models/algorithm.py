@@ -190,7 +190,7 @@ class Algorithm:
             found = repeating(found, score, posterior, data, waiting, space)
         if data.aims or not data.lower:
             return found
-        return levelled(found, posterior, data, waiting, pending_lower, space, score, rng)
+        return levelled(found, posterior, data, waiting, pending_lower, space, score, self.n_initial, rng)
 
     def suggest(
         self, data: Observations, pending: ArrayLike, space: SearchSpace, q: int, rng: np.random.Generator

@@ -9,6 +9,8 @@ and so has one that was read there already.
 Beliefs about designs at which no level was run are less certain than a model says. While the cheapest level is like the
 target, the target runs therefore only designs that this level has run, if it costs a quarter at most; v and V are the
 largest improvements of these, V with x.
+
+If the beliefs do not rest on a level that is like the target, its short start is first completed.
 """
 
 import math
@@ -74,6 +76,7 @@ def levelled(
     pending_lower: Sequence[Array],
     space: SearchSpace,
     score: Score,
+    n_initial: int,
     rng: np.random.Generator,
 ) -> Candidates:
     """The batch with the level of each place, which may get another design; a proof is of the first design alone.
@@ -86,6 +89,7 @@ def levelled(
         pending_lower: Encoded designs without a result at each coarser level, shapes (k, d), by level.
         space: The designs that may be proposed.
         score: The score by which the batch was found, which also gives the value of another design.
+        n_initial: Number of designs that are proposed to the target without a model where there are no levels.
         rng: The only source of randomness.
     """
     out = [np.asarray(X, dtype=np.float64).reshape(-1, data.X.shape[1]) for X in pending_lower]
@@ -97,6 +101,8 @@ def levelled(
         beliefs = believing(posterior, out)
         place = _Place.of(beliefs.fantasize(waiting) if len(waiting) else beliefs, data, waiting, samples)
         level, design = place.best(x, data, out)
+        if level is None and place.likeness < _LIKE and len(data) + len(waiting) < n_initial:
+            design = _next_of_start(x, data, waiting)
         X[slot] = design
         levels.append(level)
         if level is not None:
@@ -106,6 +112,12 @@ def levelled(
                 value[slot] = float(score.value(torch.tensor(X[[slot]]), slot, torch.tensor(X[:slot]))[0])
     proofs = found.certificates if np.array_equal(X, found.X) else None
     return replace(found, X=X, value=value, certificates=proofs, levels=tuple(levels))
+
+
+def _next_of_start(x: Array, data: Observations, waiting: Tensor) -> Array:
+    """The first design of the cheapest level that the target has not run, (d,); x if there is none."""
+    left = data.lower[0].X[~_among(data.lower[0].X, np.vstack([data.X, waiting.numpy()]))]
+    return left[0] if len(left) else x
 
 
 def _designs(X: Array, data: Observations, space: SearchSpace, rng: np.random.Generator) -> Array:
@@ -210,10 +222,16 @@ class _Place:
                         best = float(gains[top]), each.level, points[rows[top]]
         return best[1:]
 
+    @property
+    def likeness(self) -> float:
+        """Correlation of the cheapest level and the target; 0 if the beliefs rest on none."""
+        process = self.parts[0].process
+        return 0.0 if process is None else process.likeness
+
     def _tried(self, data: Observations) -> NDArray[np.bool_]:
         """True for the points that the cheapest level has run, shape (n,); none if it is dear or unlike the target."""
         process = self.parts[0].process
-        if process is None or process.likeness < _LIKE:
+        if process is None or self.likeness < _LIKE:
             return np.zeros(len(self.points), dtype=bool)
         known = [each.X for each in data.lower if each.level == process.levels[0] and each.cost <= _CHEAP]
         return _among(self.points.numpy(), np.vstack([self.points.numpy()[:0], *known]))

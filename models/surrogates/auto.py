@@ -8,13 +8,14 @@ import numpy as np
 from torch import Tensor
 
 from fieldcraft.models.capability import Capability, required
+from fieldcraft.models.levels.process import LevelsPosterior
 from fieldcraft.models.numerics.checks import refuse_below
 from fieldcraft.models.numerics.digests import refuse_other_data
 from fieldcraft.models.numerics.milestones import EVERY_TRIAL_TO, ByDigest, milestone, thinned
 from fieldcraft.models.observations import Observations, Physics
 from fieldcraft.models.selection.contest import Chosen, Contest
 from fieldcraft.models.selection.predictive_score import score
-from fieldcraft.models.surrogate import Report, Surrogate, no_report
+from fieldcraft.models.surrogate import Posterior, Report, Surrogate, no_report
 from fieldcraft.models.surrogates.additive_gp import AdditiveGP
 from fieldcraft.models.surrogates.emulated_field import EmulatedField
 from fieldcraft.models.surrogates.emulated_gp import EmulatedGP
@@ -50,6 +51,8 @@ _EQUATION = ("physics_informed/basis", "physics_informed/kernel")
 # Candidates whose fits take seconds at most. Above 50 trials they are judged at milestones only, by so many trials.
 _QUICK = frozenset(_ALWAYS)
 _JUDGED = 512
+# Correlation of a coarser level and the target from which on a model learns from it.
+_ALIKE = 0.5
 _DOUBTED = frozenset(name for name, surrogate in _KNOWN.items() if surrogate.uses_physics)
 
 
@@ -68,6 +71,8 @@ class Auto:
     others, which seldom happens by chance: a wrong equation loses as soon as the trials contradict it. If solutions of
     the wrong equation pass through the trials as easily as any other function, as those of Laplace's do with a dozen
     trials in the plane, no trial contradicts it and it may win.
+
+    multilevel_gp is out while the cheapest level that it uses is correlated with the target by less than 0.5.
 
     Args:
         candidates: Names of surrogates, with the engine after a slash; empty for exact_gp, additive_gp and
@@ -168,6 +173,7 @@ class Auto:
             try:
                 posterior = surrogate.fit(data, np.random.default_rng(fitting), contest.begun(name), relay)
                 worth = score(surrogate, posterior, data, self.folds, np.random.default_rng(judging))
+                _refuse_unlike(posterior)
             except ValueError as error:
                 contest = contest.without(name, str(error))
             else:
@@ -228,6 +234,12 @@ def judged(trials: ByDigest, names: tuple[str, ...], folds: int) -> Contest:
         except ValueError as error:
             contest = contest.without(name, str(error))
     return replace(contest, leader=None)
+
+
+def _refuse_unlike(posterior: Posterior) -> None:
+    """Accept a posterior, unless it rests on levels that are unlike the target: it is then one without levels."""
+    if isinstance(posterior, LevelsPosterior) and posterior.likeness < _ALIKE:
+        raise ValueError(f"the correlation of level {posterior.levels[0]} and the target is {posterior.likeness:.2g}")
 
 
 def _refusal(name: str, physics: Physics) -> str | None:
