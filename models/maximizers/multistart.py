@@ -17,8 +17,9 @@ from fieldcraft.models.numerics.searches import minimize
 from fieldcraft.models.observations import Array
 from fieldcraft.physics.space import SearchSpace
 
-# Steps from one combination of discrete values to a better one.
-_MOST_HOPS = 50
+# Steps from one combination of discrete values to a better one, and the least gain of one, relative above one: where a
+# logarithm is nearly zero, as that of a probability near one, each neighbour would be better by rounding.
+_MOST_HOPS, _GAIN = 50, 1e-6
 # Starts that go on to the end, and the excess up to which one still leads SLSQP inside.
 _LEADERS, _NEAR = 3, 0.1
 # Least relative gain of an iteration, of each start and of the best of them.
@@ -124,7 +125,7 @@ class Multistart:
             values = place.values(near)
             best = np.argsort(-values, kind="stable")[: self.n_starts]
             there, reached = self._improve(place, near[best], values[best])
-            if reached <= value:
+            if reached <= value + _GAIN * max(1.0, abs(value)):
                 break
             point, value = there, reached
         return point, value
