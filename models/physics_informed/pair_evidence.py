@@ -1,7 +1,7 @@
 """Evidence of the joint process of a stationary covariance in few variables, with its gradient in closed form.
 
-With t_p = s_p^2 for the input scales s_p, all that a covariance of two functionals (c, b, A) at x and (c', b', A') at x'
-is made of (see ``operator_kernels``) is a polynomial in t whose coefficients depend on the two rows alone. With
+With t_p = s_p^2 for the input scales s_p, all that a covariance of two functionals, (c, b, A) at x and (c', b', A') at
+x', is made of (see ``operator_kernels``) is a polynomial in t whose coefficients depend on the two rows alone. With
 rho = x - x', all of them unscaled,
 
     r^2 = sum t_p rho_p^2,    l = sum t_p (A_pp + b_p rho_p),    m = sum t_p (A'_pp - b'_p rho_p),
@@ -9,8 +9,8 @@ rho = x - x', all of them unscaled,
     e = sum t_p (l_p c' + c m_p - b_p b'_p),
     f = c' s + c s' + 2 sum t_p t_q (b_p A'_pq rho_q - b'_p A_pq rho_q + A_pq A'_pq),
 
-and the covariance is c c' D0 + e D1 + (f + l m) D2 + (l s' + s m + 4 u) D3 + s s' D4. The coefficients are laid out once
-for all pairs of rows; a value is then a product of each with the monomials of t, and a gradient the same product
+and the covariance is c c' D0 + e D1 + (f + l m) D2 + (l s' + s m + 4 u) D3 + s s' D4. The coefficients are laid out
+once for all pairs of rows; a value is then a product of each with the monomials of t, and a gradient the same product
 backwards, since dD_j/d(r^2) = D_(j+1)/2.
 
 With facts z, results y, S_zz = L L^T, B = S_zz^-1 S_zy, a = S_zz^-1 z, C = S_yy - S_yz B, alpha = C^-1 (y - S_yz a) and
