@@ -23,7 +23,7 @@ _MOST_HOPS, _GAIN = 50, 1e-6
 # Starts that go on to the end, and the excess up to which one still leads SLSQP inside.
 _LEADERS, _NEAR = 3, 0.1
 # Least relative gain of an iteration, of each start and of the best of them.
-_FIRST_ACCURACY, _FULL_ACCURACY = 1e-3, 1e-12
+_FIRST_ACCURACY, _FULL_ACCURACY = 1e-3, 1e-9
 
 
 @dataclass(frozen=True)
@@ -139,14 +139,14 @@ class Multistart:
             leaders = together[np.argsort(-place.values(place.space.repair(together)), kind="stable")[:_LEADERS]]
             ends = np.vstack([together, *(self._ascend_constrained(place, x, _FULL_ACCURACY)[None] for x in leaders)])
         else:
-            together = self._ascend(place, starts, _FIRST_ACCURACY)
-            leaders = together[np.argsort(-place.values(together), kind="stable")[:_LEADERS]]
+            together, losses = self._ascend(place, starts, _FIRST_ACCURACY)
+            leaders = together[np.argsort(losses, kind="stable")[:_LEADERS]]
             ends = np.vstack([together, self._ascend_further(place, leaders)])
         return place.space.repair(ends)
 
     def _keep_within(self, place: BatchSlot, bounded: BoundedScore, starts: Array) -> Array:
         """Points reached from starts (s, d) under the bounds of a score: all by a penalty, the best also by SLSQP."""
-        together = starts if place.space.constraints else self._ascend(place, starts, _FIRST_ACCURACY)
+        together = starts if place.space.constraints else self._ascend(place, starts, _FIRST_ACCURACY)[0]
         leaders = together[np.argsort(-place.values(together, _NEAR), kind="stable")[:_LEADERS]]
         return np.vstack(
             [together, *(self._ascend_constrained(place, x, _FULL_ACCURACY, bounded)[None] for x in leaders)]
@@ -161,10 +161,12 @@ class Multistart:
             if place.values(leader)[0] < -SLACK:
                 return leader
             leaders = np.vstack([leader, leaders[1:]])
-        return self._ascend(place, leaders, _FULL_ACCURACY)
+        return self._ascend(place, leaders, _FULL_ACCURACY)[0]
 
-    def _ascend(self, place: BatchSlot, starts: Array, accuracy: float) -> Array:
-        """Ends of L-BFGS-B from each of the starts (s, d); values and gradients of one step are computed together.
+    def _ascend(self, place: BatchSlot, starts: Array, accuracy: float) -> tuple[Array, Array]:
+        """Ends (s, d) of L-BFGS-B from each of the starts (s, d), and the losses there, shape (s,).
+
+        Values and gradients of one step are computed together.
 
         Each ends when an iteration gains less than ``accuracy``, relative to its value.
         """
@@ -179,7 +181,7 @@ class Multistart:
             return values, gradients[:, free]
 
         ends = starts.copy()
-        ends[:, free], *_ = fmin_l_bfgs_b_batched(  # type: ignore[no-untyped-call]
+        ends[:, free], reached, _ = fmin_l_bfgs_b_batched(  # type: ignore[no-untyped-call]
             of_free,
             starts[:, free],
             bounds=np.stack([low, high], axis=1)[free],
@@ -189,7 +191,7 @@ class Multistart:
             maxiter=self.max_iterations,
             pass_batch_indices=True,
         )
-        return np.asarray(np.clip(ends, *_box(place.space, starts)))
+        return np.asarray(np.clip(ends, *_box(place.space, starts))), np.asarray(reached)
 
     def _ascend_constrained(
         self, place: BatchSlot, start: Array, accuracy: float, bounded: BoundedScore | None = None
