@@ -23,7 +23,7 @@ _MOST_HOPS, _GAIN = 50, 1e-6
 # Starts that go on to the end, and the excess up to which one still leads SLSQP inside.
 _LEADERS, _NEAR = 3, 0.1
 # Least relative gain of an iteration, of each start and of the best of them.
-_FIRST_ACCURACY, _FULL_ACCURACY = 1e-3, 1e-9
+_FIRST_ACCURACY, _FULL_ACCURACY = 1e-3, 1e-12
 
 
 @dataclass(frozen=True)
