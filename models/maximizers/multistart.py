@@ -37,9 +37,9 @@ class Multistart:
     and by the surrogate itself only where gradients start.
 
     Integers and categories keep the values of the sample during the gradient steps; the best point then changes to
-    better values of one of them, each time improved by gradients, until no such step is better. The value is that of
-    the repaired point, and the best sample is kept if no step improves on it. A wholly discrete space with at most
-    n_samples points is searched in full.
+    better values of one of them, each time improved by gradients, until no such step gains a millionth. The value is
+    that of the repaired point, and the best sample is kept if no step improves on it. A wholly discrete space with at
+    most n_samples points is searched in full.
 
     Args:
         n_samples: Feasible samples scored for each place of the batch.

@@ -224,7 +224,7 @@ class Answer:
 
     @classmethod
     def of(cls, evidence: Evidence, v: Array, value: float) -> "Answer":
-        """What is found at v (g,), where ``Evidence.at`` is the value.
+        """The answer at v (g,), where ``Evidence.at`` is the value.
 
         Raises:
             ValueError: it is not finite.
@@ -237,7 +237,7 @@ class Answer:
         return cls(evidence.found(v), -value)
 
     def given_to(self, data: Observations, first: Observations) -> tuple[Hyperparameters, float]:
-        """For data, in its target units, what was found for the ``first`` of its trials; and the log posterior."""
+        """The hyper-parameters in the target units of data, found for its ``first`` trials, and the log posterior."""
         here = self.found.times((first.scaling.sd / data.scaling.sd) ** 2)
         known = data.noise_variance
         noise = here.noise if known is None else max(known, LEAST_NOISE)

@@ -316,3 +316,14 @@ def test_the_table_of_several_objectives_is_that_of_the_stored_cells():
             mean, least = row[method].split("; ")[0].removesuffix(")").split(" (")
             assert agrees(mean, fmean(values)) and agrees(least, min(values))
             assert f"; {len(values)} seed" in row[method] or len(values) == 5
+
+
+def test_the_table_of_a_studys_cells_is_that_of_the_stored_benchmark():
+    found = {(row["cell"], row["tree"]): row for row in results("benchmarks/results/cells")["rows"]}
+    rows = table("docs/methods.md", "cell, its problem | start")
+    assert len(rows) == 4
+    for row in rows:
+        name = row["cell, its problem"].partition(",")[0]
+        now, before = found[name, "this"], found[name, "other"]
+        told = {**now, "train before": before["train"], "all before": before["all"]}
+        assert all(agrees(cell, told[title]) for title, cell in list(row.items())[1:]), row

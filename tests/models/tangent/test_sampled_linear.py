@@ -8,6 +8,7 @@ import torch
 
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.surrogate import no_report
+from fieldcraft.models.surrogates import sampled_linear
 from fieldcraft.models.surrogates.sampled_linear import SampledLinear
 from fieldcraft.models.tangent.features import explicit
 
