@@ -81,7 +81,7 @@ def clocked(call: Callable[..., Any], *arguments: object) -> tuple[float, Any]:
 
 def forget() -> None:
     """Forget the fits that this process has kept."""
-    for kept in (additive_evidence.fitted, auto.judged, gaussian_fit.from_priors, evidence._answer):
+    for kept in (additive_evidence.fitted, auto.judged, gaussian_fit.from_priors, evidence.answered):
         kept.cache_clear()
 
 

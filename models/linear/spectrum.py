@@ -1,7 +1,8 @@
 """Evidence of the sizes of a correlation and of the noise beside it, at no more than O(n) after one decomposition."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -32,13 +33,19 @@ class Spectrum:
         # Those below zero are rounding.
         return cls(np.maximum(values, 0.0), vectors.sum(axis=0), targets @ vectors)
 
-    def log_likelihood(self, log_output: float, log_noise: float) -> tuple[float, Array]:
-        """log p(t) and its derivatives by log s^2 and log v, shape (2,)."""
-        output, noise = math.exp(log_output), math.exp(log_noise)
-        a = output * self.values + noise
+    @classmethod
+    def stacked(cls, parts: "Sequence[Spectrum]") -> "Spectrum":
+        """Those of several targets, each array with an axis for them in front."""
+        return cls(*(np.stack([getattr(each, field.name) for each in parts]) for field in fields(cls)))
+
+    def log_likelihood(self, log_output: Array | float, log_noise: Array | float) -> tuple[Array, Array]:
+        """log p(t), shape (...), and its derivatives by log s^2 and log v, shape (..., 2), for sizes (...)."""
+        output, noise = np.exp(log_output), np.exp(log_noise)
+        a = np.expand_dims(output, -1) * self.values + np.expand_dims(noise, -1)
         one, solved = self.ones / a, self.targets / a
-        more = 1 + self.ones @ one
-        solved -= one * (self.ones @ solved) / more
-        value = self.targets @ solved + np.log(a).sum() + math.log(more) + len(a) * math.log(2 * math.pi)
-        by_a = solved**2 - 1 / a + one**2 / more
-        return -0.5 * float(value), 0.5 * np.array([output * (self.values @ by_a), noise * by_a.sum()])
+        more = 1 + (self.ones * one).sum(axis=-1)
+        solved = solved - one * ((self.ones * solved).sum(axis=-1) / more)[..., None]
+        value = (self.targets * solved).sum(axis=-1) + np.log(a).sum(axis=-1) + np.log(more)
+        by_a = solved**2 - 1 / a + one**2 / more[..., None]
+        slope = np.stack([output * (self.values * by_a).sum(axis=-1), noise * by_a.sum(axis=-1)], axis=-1)
+        return -0.5 * (value + a.shape[-1] * math.log(2 * math.pi)), 0.5 * slope

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
-from scipy.spatial.distance import squareform
 from torch import Tensor
 
 from fieldcraft.models.linear.conditioning import Factor
@@ -27,11 +26,11 @@ from fieldcraft.models.observations import Array
 
 @dataclass(frozen=True, eq=False)
 class WideSine:
-    """The targets and where they were read.
+    """Targets of one or several outputs, and where they were read.
 
     Args:
         X: Shape (n, d).
-        targets: Shape (n,).
+        targets: Shape (n,), or (s, n) for several outputs.
         gain: g, the factor of a(x) in a sine.
     """
 
@@ -44,36 +43,35 @@ class WideSine:
 
         Minus infinity and zeros where the covariance has no Cholesky factor.
         """
+        sizes = np.array([log_output, log_noise])
+        (value,), (slope,) = self.log_likelihoods(np.append(log_scales, sizes)[None], self.targets[None])
+        return float(value), slope
+
+    def log_likelihoods(self, at: Array, targets: Array) -> tuple[Array, Array]:
+        """The same of several targets (s, n) at log l, log s^2 and log v (s, d + 2); shapes (s,) and (s, d + 2)."""
         n, d = self.X.shape
-        output, noise = math.exp(log_output), math.exp(log_noise)
-        Z = self.X * (self.gain * np.exp(-log_scales))
-        c = Z @ Z.T + self.gain**2
-        q = c.diagonal().copy()
-        middle = 0.5 * (q[:, None] + q)
+        output, noise = (np.exp(each)[:, None, None] for each in at[:, d:].T)
+        Z = self.X * (self.gain * np.exp(-at[:, None, :d]))
+        c = Z @ Z.mT + self.gain**2
+        q = np.diagonal(c, axis1=1, axis2=2).copy()
+        middle = 0.5 * (q[:, :, None] + q[:, None])
         near, far = np.exp(c - middle), np.exp(-c - middle)
         own_far = np.exp(-2 * q)
         k, cosines = 0.5 * (near - far), 0.5 * (near + far)
         k += c * cosines
         own = 0.5 * ((q + 1) + (q - 1) * own_far)
         root = 1 / np.sqrt(own)
-        rho = k * root[:, None]
-        rho *= root
+        rho = k * root[:, :, None]
+        rho *= root[:, None]
         covariance = output * rho
         covariance += 1
-        covariance.flat[:: n + 1] = output + 1 + noise
-        # The transpose of a symmetric matrix is in LAPACK's order of memory: nothing is copied.
-        lower, failed = dpotrf(covariance.T, lower=1, overwrite_a=1)
-        if failed:
-            return -math.inf, np.zeros(d + 2)
-        alpha, _ = dpotrs(lower, self.targets, lower=1)
-        value = -0.5 * self.targets @ alpha - np.log(lower.diagonal()).sum() - 0.5 * n * math.log(2 * math.pi)
-        by_k = np.outer(alpha, alpha)
-        by_k -= _inverse(lower)
-        by_noise = 0.5 * noise * by_k.trace()
+        covariance.reshape(len(at), n * n)[:, :: n + 1] = (output + 1 + noise)[:, 0]
+        values, by_k = _explained(covariance, targets)
+        by_noise = 0.5 * noise[:, 0, 0] * np.trace(by_k, axis1=1, axis2=2)
         by_k *= 0.5 * output
-        seen = np.einsum("ij,ij->i", by_k, rho)
+        seen = np.einsum("sij,sij->si", by_k, rho)
+        by_k *= root[:, :, None]
         by_k *= root[:, None]
-        by_k *= root
         # dk = (C + (1 - c) far) dc - k/2 dD, and D = q_i + q_j - 2 c: sums over pairs need no (d, n, n) array.
         k *= by_k
         c -= 1
@@ -81,11 +79,30 @@ class WideSine:
         cosines -= far
         cosines *= by_k
         cosines += k
-        by_own = -k.sum(axis=1) - seen / own * (0.5 * (1 + own_far) + (1 - q) * own_far)
-        slope = np.empty(d + 2)
-        slope[:d] = -2 * ((Z * (cosines @ Z)).sum(axis=0) + by_own @ Z**2)
-        slope[d:] = seen.sum(), by_noise
-        return float(value), slope
+        by_own = -k.sum(axis=2) - seen / own * (0.5 * (1 + own_far) + (1 - q) * own_far)
+        slopes = np.empty_like(at)
+        slopes[:, :d] = -2 * ((Z * (cosines @ Z)).sum(axis=1) + (by_own[:, None] @ Z**2)[:, 0])
+        slopes[:, d], slopes[:, d + 1] = seen.sum(axis=1), by_noise
+        slopes[np.isinf(values)] = 0
+        return values, slopes
+
+
+def _explained(covariances: Array, targets: Array) -> tuple[Array, Array]:
+    """log p (s,) of targets (s, n), and a a^T - S^-1 with a = S^-1 t (s, n, n); covariances (s, n, n) are overwritten.
+
+    Minus infinity where a covariance has no Cholesky factor.
+    """
+    values, weights, n = np.full(len(targets), -math.inf), np.zeros_like(targets), targets.shape[1]
+    for i, (S, t) in enumerate(zip(covariances, targets, strict=True)):
+        # The transpose of a symmetric matrix is in LAPACK's order of memory: nothing is copied.
+        lower, failed = dpotrf(S.T, lower=1, overwrite_a=1)
+        if not failed:
+            weights[i], _ = dpotrs(lower, t, lower=1)
+            values[i] = -0.5 * t @ weights[i] - np.log(lower.diagonal()).sum() - 0.5 * n * math.log(2 * math.pi)
+            dpotri(lower, lower=1, overwrite_c=1)
+    inverse = np.triu(covariances)
+    inverse += np.triu(covariances, 1).mT
+    return values, weights[:, :, None] * weights[:, None] - inverse
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,12 +178,3 @@ def correlations(A: Tensor, B: Tensor, gain: float) -> Tensor:
 def _root(q: Tensor) -> Tensor:
     """1 / sqrt(k(x, x)) from q = <a, a> g^2."""
     return (0.5 * ((q + 1) + (q - 1) * (-2 * q).exp())).rsqrt()
-
-
-def _inverse(lower: Array) -> Array:
-    """The inverse of a matrix from its lower Cholesky factor, which is overwritten."""
-    inverse: Array = dpotri(lower, lower=1, overwrite_c=1)[0].T
-    own = inverse.diagonal().copy()
-    inverse = squareform(squareform(inverse, checks=False), checks=False)
-    np.fill_diagonal(inverse, own)
-    return inverse

@@ -135,11 +135,14 @@ class BatchSlot:
         SciPy's tolerances are absolute, and SLSQP leaves the constraints where slopes are huge. ``penalty`` times the
         squared excesses of a bounded score are added to that.
         """
-        steepest = float(np.max(np.abs(self._sloped(starts)[1]))) or 1.0
+        begun = self._sloped(starts)
+        steepest = float(np.max(np.abs(begun[1]))) or 1.0
         bounded = self.bounded if penalty else None
 
         def scaled(X: Array) -> tuple[Array, Array]:
-            values, gradients = (-each / steepest for each in self._sloped(X))
+            # A search asks for its starts first.
+            found = begun if np.array_equal(X, starts) else self._sloped(X)
+            values, gradients = (-each / steepest for each in found)
             if bounded is None:
                 return values, gradients
             outside, slopes = _checked(*automatic(partial(self._penalty, bounded), torch.tensor(X)), X)

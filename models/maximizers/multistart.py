@@ -17,8 +17,9 @@ from fieldcraft.models.numerics.searches import minimize
 from fieldcraft.models.observations import Array
 from fieldcraft.physics.space import SearchSpace
 
-# Steps from one combination of discrete values to a better one.
-_MOST_HOPS = 50
+# Steps from one combination of discrete values to a better one, and the least gain of one, relative above one: where a
+# logarithm is nearly zero, as that of a probability near one, each neighbour would be better by rounding.
+_MOST_HOPS, _GAIN = 50, 1e-6
 # Starts that go on to the end, and the excess up to which one still leads SLSQP inside.
 _LEADERS, _NEAR = 3, 0.1
 # Least relative gain of an iteration, of each start and of the best of them.
@@ -36,9 +37,9 @@ class Multistart:
     and by the surrogate itself only where gradients start.
 
     Integers and categories keep the values of the sample during the gradient steps; the best point then changes to
-    better values of one of them, each time improved by gradients, until no such step is better. The value is that of
-    the repaired point, and the best sample is kept if no step improves on it. A wholly discrete space with at most
-    n_samples points is searched in full.
+    better values of one of them, each time improved by gradients, until no such step gains a millionth. The value is
+    that of the repaired point, and the best sample is kept if no step improves on it. A wholly discrete space with at
+    most n_samples points is searched in full.
 
     Args:
         n_samples: Feasible samples scored for each place of the batch.
@@ -124,7 +125,7 @@ class Multistart:
             values = place.values(near)
             best = np.argsort(-values, kind="stable")[: self.n_starts]
             there, reached = self._improve(place, near[best], values[best])
-            if reached <= value:
+            if reached <= value + _GAIN * max(1.0, abs(value)):
                 break
             point, value = there, reached
         return point, value
@@ -138,14 +139,14 @@ class Multistart:
             leaders = together[np.argsort(-place.values(place.space.repair(together)), kind="stable")[:_LEADERS]]
             ends = np.vstack([together, *(self._ascend_constrained(place, x, _FULL_ACCURACY)[None] for x in leaders)])
         else:
-            together = self._ascend(place, starts, _FIRST_ACCURACY)
-            leaders = together[np.argsort(-place.values(together), kind="stable")[:_LEADERS]]
+            together, losses = self._ascend(place, starts, _FIRST_ACCURACY)
+            leaders = together[np.argsort(losses, kind="stable")[:_LEADERS]]
             ends = np.vstack([together, self._ascend_further(place, leaders)])
         return place.space.repair(ends)
 
     def _keep_within(self, place: BatchSlot, bounded: BoundedScore, starts: Array) -> Array:
         """Points reached from starts (s, d) under the bounds of a score: all by a penalty, the best also by SLSQP."""
-        together = starts if place.space.constraints else self._ascend(place, starts, _FIRST_ACCURACY)
+        together = starts if place.space.constraints else self._ascend(place, starts, _FIRST_ACCURACY)[0]
         leaders = together[np.argsort(-place.values(together, _NEAR), kind="stable")[:_LEADERS]]
         return np.vstack(
             [together, *(self._ascend_constrained(place, x, _FULL_ACCURACY, bounded)[None] for x in leaders)]
@@ -160,10 +161,12 @@ class Multistart:
             if place.values(leader)[0] < -SLACK:
                 return leader
             leaders = np.vstack([leader, leaders[1:]])
-        return self._ascend(place, leaders, _FULL_ACCURACY)
+        return self._ascend(place, leaders, _FULL_ACCURACY)[0]
 
-    def _ascend(self, place: BatchSlot, starts: Array, accuracy: float) -> Array:
-        """Ends of L-BFGS-B from each of the starts (s, d); values and gradients of one step are computed together.
+    def _ascend(self, place: BatchSlot, starts: Array, accuracy: float) -> tuple[Array, Array]:
+        """Ends (s, d) of L-BFGS-B from each of the starts (s, d), and the losses there, shape (s,).
+
+        Values and gradients of one step are computed together.
 
         Each ends when an iteration gains less than ``accuracy``, relative to its value.
         """
@@ -178,7 +181,7 @@ class Multistart:
             return values, gradients[:, free]
 
         ends = starts.copy()
-        ends[:, free], *_ = fmin_l_bfgs_b_batched(  # type: ignore[no-untyped-call]
+        ends[:, free], reached, _ = fmin_l_bfgs_b_batched(  # type: ignore[no-untyped-call]
             of_free,
             starts[:, free],
             bounds=np.stack([low, high], axis=1)[free],
@@ -188,7 +191,7 @@ class Multistart:
             maxiter=self.max_iterations,
             pass_batch_indices=True,
         )
-        return np.asarray(np.clip(ends, *_box(place.space, starts)))
+        return np.asarray(np.clip(ends, *_box(place.space, starts))), np.asarray(reached)
 
     def _ascend_constrained(
         self, place: BatchSlot, start: Array, accuracy: float, bounded: BoundedScore | None = None

@@ -18,7 +18,7 @@ from fieldcraft.models.numerics.digests import stamped
 from fieldcraft.models.numerics.memory import refuse_memory
 from fieldcraft.models.numerics.randomness import torch_generator
 from fieldcraft.models.observations import Observations, Physics, Scaling
-from fieldcraft.models.physics_informed.known_sides import known_values
+from fieldcraft.models.physics_informed.functionals import known_values
 from fieldcraft.models.physics_informed.residual_networks import (
     Factors,
     Fixed,

@@ -17,6 +17,8 @@ from fieldcraft.models.numerics.searches import minimize
 from fieldcraft.models.observations import Array
 from fieldcraft.models.physics_informed.functionals import JointRows
 from fieldcraft.models.physics_informed.joint_process import Covariance, Hyper, JointProcess
+from fieldcraft.models.physics_informed.operator_kernels import Stationary
+from fieldcraft.models.physics_informed.pair_evidence import MOST_VARIABLES, PairEvidence
 
 # Of a target's variance: below it a covariance of close points has no factor in float64.
 LEAST_NOISE = 1e-6
@@ -25,6 +27,7 @@ _SDS = (-3.0, 4.0)
 _NOISE = (math.log(LEAST_NOISE), 0.0)
 _SLACK = (-16.0, 5.0)
 _ITERATIONS = 40
+_PARTS = ("scales", "sds", "noise", "slack")
 # What L-BFGS-B is told where there is no factor: it then shortens its step.
 _REFUSED = 1e12
 
@@ -49,9 +52,14 @@ class Belief:
 
     def log_density(self, hyper: Hyper) -> Tensor:
         """Log density up to a constant, shape ()."""
-        parts = [(getattr(hyper, name), *getattr(self, name)) for name in ("scales", "sds", "noise", "slack")]
+        parts = [(getattr(hyper, name), *getattr(self, name)) for name in _PARTS]
         terms = [((value - mean) / sd).square().sum() for value, mean, sd in parts]
         return -0.5 * torch.stack(terms).sum()
+
+    def slope(self, hyper: Hyper) -> Hyper:
+        """Derivative of ``log_density`` by each logarithm."""
+        parts = {name: (getattr(hyper, name), *getattr(self, name)) for name in _PARTS}
+        return Hyper(**{name: (mean - value) / sd**2 for name, (value, mean, sd) in parts.items()})
 
 
 def log_evidence(process: JointProcess, rows: JointRows) -> Tensor:
@@ -89,12 +97,34 @@ def choose_hyper(
         np.array([belief.scales[0] + shift] * (fields * d) + [belief.sds[0]] * fields + [noise, belief.slack[0]])
         for shift in belief.starts
     ]
-    loss = _loss(covariances, rows, belief)
+    loss = _closed(covariances, rows, belief) or _loss(covariances, rows, belief)
     options = {"maxiter": _ITERATIONS, "ftol": 1e-7}
     found = [minimize(loss, s, jac=True, method="L-BFGS-B", bounds=bounds, options=options) for s in starts]
     best = min(found, key=lambda result: float(result.fun))
     hyper = Hyper.of(torch.from_numpy(best.x), fields)
     return hyper, float(log_evidence(JointProcess(covariances, hyper), rows))
+
+
+def _closed(
+    covariances: tuple[Covariance, ...], rows: JointRows, belief: Belief
+) -> Callable[[Array], tuple[float, Array]] | None:
+    """The same function as ``_loss`` with gradients in closed form, where there is one."""
+    stationary = [each for each in covariances if isinstance(each, Stationary)]
+    if len(stationary) < len(covariances) or rows.fields[0].points.shape[1] > MOST_VARIABLES:
+        return None
+    evidence = PairEvidence.of(tuple(each.kind for each in stationary), rows)
+
+    def loss(flat: Array) -> tuple[float, Array]:
+        hyper = Hyper.of(torch.from_numpy(flat), len(rows.fields))
+        try:
+            value, slope = evidence(hyper)
+        except ValueError:
+            return _REFUSED, np.zeros_like(flat)
+        by_belief = belief.slope(hyper)
+        total = [(getattr(slope, name) + getattr(by_belief, name)).reshape(-1) for name in _PARTS]
+        return -value - float(belief.log_density(hyper)), -torch.cat(total).numpy()
+
+    return loss
 
 
 def _loss(

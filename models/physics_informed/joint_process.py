@@ -20,7 +20,7 @@ from fieldcraft.models.physics_informed.functionals import Functionals, JointRow
 from fieldcraft.models.surrogate import Function
 
 # Of a known side's prior variance: what keeps the covariance of close points positive definite.
-_EXACT = 1e-6
+EXACT = 1e-6
 
 
 class Field(Protocol):
@@ -134,7 +134,7 @@ class JointProcess:
         terms = [variance * covariance.diagonal(field) for covariance, field, variance in parts]
         prior = sum(terms[1:], start=terms[0])
         slack = self.hyper.slack.exp() * prior[: rows.equations].mean().expand(rows.equations)
-        facts = [slack, _EXACT * prior[rows.equations : rows.facts]] if rows.known else [slack]
+        facts = [slack, EXACT * prior[rows.equations : rows.facts]] if rows.known else [slack]
         return torch.cat([*facts, self.hyper.noise.exp().expand(len(rows) - rows.facts)])
 
     def factor(self, rows: JointRows) -> Factor:

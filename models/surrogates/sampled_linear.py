@@ -1,7 +1,8 @@
 """STO-BNTS-Linear: draws of the tangent process in closed form (Dai et al., 2022; methods.md section 4)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -11,11 +12,13 @@ from torch import Tensor
 from fieldcraft.models.capability import Capability
 from fieldcraft.models.numerics.checks import refuse_non_positive
 from fieldcraft.models.numerics.digests import refuse_other_data, stamped
+from fieldcraft.models.numerics.milestones import ByDigest
 from fieldcraft.models.numerics.randomness import torch_generator
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.surrogate import Report
 from fieldcraft.models.tangent.kernel import Hyperparameters
 from fieldcraft.models.tangent.posteriors import TangentPosterior
+from fieldcraft.models.tangent.process import TangentProcess
 from fieldcraft.models.tangent.settings import TangentSettings
 
 
@@ -64,7 +67,7 @@ class SampledLinear(TangentSettings):
         refuse_other_data(data, state)
         shape, found = self.shape(data), Hyperparameters.of(state)
         return TangentPosterior(
-            process=self.process(data, shape, state["weights"], found),
+            process=_conditioned(_Question(self, ByDigest.of(data), _told(state), state)),
             factor=self.beta,
             perturbed=self.perturb_targets,
             scaling=data.scaling,
@@ -72,3 +75,24 @@ class SampledLinear(TangentSettings):
             remarks=self.remarks(data, shape),
             kept=dict(state),
         )
+
+
+@dataclass(frozen=True)
+class _Question:
+    """All that a conditioned process depends on: ``told`` are the bytes of the state's numbers."""
+
+    surrogate: SampledLinear
+    trials: ByDigest
+    told: tuple[bytes, ...]
+    state: Mapping[str, Tensor] = field(compare=False, repr=False)
+
+
+@lru_cache(maxsize=1)
+def _conditioned(question: _Question) -> TangentProcess:
+    """The process; the last one is kept, since the step that proposes restores what the step before it has fitted."""
+    surrogate, data, state = question.surrogate, question.trials.data, question.state
+    return surrogate.process(data, surrogate.shape(data), state["weights"], Hyperparameters.of(state))
+
+
+def _told(state: Mapping[str, Tensor]) -> tuple[bytes, ...]:
+    return tuple(state[name].numpy().tobytes() for name in ("weights", "scales", "variances"))

@@ -17,11 +17,10 @@ from fieldcraft.models.tangent.features import Init, Perceptron
 from fieldcraft.models.tangent.features import TangentFeatures as Shape
 from fieldcraft.models.tangent.kernel import Hyperparameters
 from fieldcraft.models.tangent.mirrored import Mirrored
-from fieldcraft.models.tangent.online_descent import one_pass
 from fieldcraft.models.tangent.posteriors import TangentBelief, TangentPosterior, Trained, TrainedMean
 from fieldcraft.models.tangent.process import TangentProcess
 from fieldcraft.models.tangent.trained import Members, TrainedTangent
-from fieldcraft.models.tangent.training import Family, Start
+from fieldcraft.models.tangent.training import Family, Start, one_pass
 from fieldcraft.models.tangent.weight_draws import in_blocks
 
 _MIRRORED_WIDTH = 100

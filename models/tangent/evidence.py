@@ -34,7 +34,7 @@ _NOISE_MIDDLE, _NOISE_SD = -5.0, 3.0
 _BOUNDS = {"scale": (-6.0, 8.0), "output": (-4.0, 6.0), "noise": (math.log(LEAST_NOISE), 1.0)}
 _REFERENCE_SEED = 7
 # Iterations under each prior, before the best goes on alone, and the gain of a step at which it ends, relative.
-_TRIED, _MOST, _ACCURACY = 8, 60, 1e-6
+TRIED, MOST, ACCURACY = 8, 60, 1e-6
 # Most trials that the length scales of a wide layer are fitted to.
 _LIMIT_ROWS = 256
 
@@ -95,7 +95,7 @@ class Evidence:
             likelihood, by_gram = marginal_slope(K, noise.detach(), self.y)
         except ValueError:
             return math.inf, np.zeros_like(v)
-        deviation = (point - torch.from_numpy(self.middle)) / torch.from_numpy(self._spread)
+        deviation = (point - torch.from_numpy(self.middle)) / torch.from_numpy(self.spread)
         prior = 0.5 * deviation.square().sum()
         # K has a graph on one side only: its gradient counts twice. A known noise has none.
         value = prior - (2 * by_gram * K).sum() - by_gram.trace() * noise
@@ -109,7 +109,8 @@ class Evidence:
         return Hyperparameters(torch.from_numpy(scales), output, 1.0, noise)
 
     @property
-    def _spread(self) -> Array:
+    def spread(self) -> Array:
+        """The prior's standard deviation of each parameter."""
         scales = [TANGENT_SD] * (int(self.groups.max()) + 1)
         return np.array([*scales, _OUTPUT_SD, _NOISE_SD])[: len(self.middle)]
 
@@ -134,37 +135,42 @@ class WideEvidence(Evidence):
         """See ``Evidence.at``."""
         scales = v[self.groups]
         noise = v[-1] if self.noise is None else math.log(self.noise)
-        value, slope = self._limit.log_likelihood(scales, float(v[int(self.groups.max()) + 1]), float(noise))
+        value, slope = self.limit.log_likelihood(scales, float(v[int(self.groups.max()) + 1]), float(noise))
         if not math.isfinite(value):
             return math.inf, np.zeros_like(v)
-        deviation = (v - self.middle) / self._spread
+        deviation = (v - self.middle) / self.spread
         by_scale = np.bincount(self.groups, slope[: len(scales)])
         own = np.concatenate([by_scale, slope[len(scales) :]])[: len(v)]
-        return 0.5 * float(deviation @ deviation) - value, deviation / self._spread - own
+        return 0.5 * float(deviation @ deviation) - value, deviation / self.spread - own
 
     def resized(self, v: Array) -> tuple[Array, float]:
         """v (g,) with the likeliest output scale and noise of the network's own kernel, and ``Evidence.at`` there."""
         first = int(self.groups.max()) + 1
-        with torch.no_grad():
-            kernel = TangentKernel(self.network, self.theta, torch.from_numpy(np.exp(v[self.groups])), 1.0, 0.0, True)
-            rows = kernel.rows(self.X)
-            spectrum = Spectrum.of(gram(rows, rows).numpy(), self.y.numpy())
-        deviations = (v - self.middle) / self._spread
+        spectrum = self.spectrum(v)
+        deviations = (v - self.middle) / self.spread
         fixed_part = 0.5 * float(deviations[:first] @ deviations[:first])
 
         def at(sizes: Array) -> tuple[float, Array]:
             noise = sizes[1] if self.noise is None else math.log(self.noise)
             likelihood, slope = spectrum.log_likelihood(float(sizes[0]), float(noise))
-            deviation = (sizes - self.middle[first:]) / self._spread[first:]
+            deviation = (sizes - self.middle[first:]) / self.spread[first:]
             value = fixed_part + 0.5 * float(deviation @ deviation) - likelihood
-            return value, deviation / self._spread[first:] - slope[: len(sizes)]
+            return float(value), deviation / self.spread[first:] - slope[: len(sizes)]
 
-        options = {"maxiter": _MOST, "ftol": _ACCURACY}
+        options = {"maxiter": MOST, "ftol": ACCURACY}
         found = minimize(at, v[first:], jac=True, method="L-BFGS-B", bounds=self.bounds[first:], options=options)
         return np.concatenate([v[:first], found.x]), float(found.fun)
 
+    def spectrum(self, v: Array) -> Spectrum:
+        """The network's own kernel at the length scales of v (g,)."""
+        with torch.no_grad():
+            kernel = TangentKernel(self.network, self.theta, torch.from_numpy(np.exp(v[self.groups])), 1.0, 0.0, True)
+            rows = kernel.rows(self.X)
+            return Spectrum.of(gram(rows, rows).numpy(), self.y.numpy())
+
     @cached_property
-    def _limit(self) -> WideSine:
+    def limit(self) -> WideSine:
+        """The evidence of the limit, for fewer of the trials."""
         network = self.network
         assert isinstance(network, Perceptron)  # no other network is wide_sine
         rows = thinned(len(self.X), _LIMIT_ROWS)
@@ -205,40 +211,58 @@ def hyperparameters(
     scale. L-BFGS-B starts from the mode of each prior; after a few iterations the most probable goes on alone, the
     first among equals. A process caches its results; another process computes the same numbers again.
     """
-    first = beginning(data)
-    answer = _answer(Question(network, ByDigest.of(first), centres, normalised, init))
-    here = answer.found.times((first.scaling.sd / data.scaling.sd) ** 2)
-    known = data.noise_variance
-    noise = here.noise if known is None else max(known, LEAST_NOISE)
-    return replace(here, noise=noise), answer.log_posterior
+    question = Question(network, ByDigest.of(beginning(data)), centres, normalised, init)
+    return answered(question).given_to(data, question.trials.data)
 
 
 @dataclass(frozen=True)
-class _Answer:
+class Answer:
     """The hyper-parameters and their log posterior."""
 
     found: Hyperparameters
     log_posterior: float
 
+    @classmethod
+    def of(cls, evidence: Evidence, v: Array, value: float) -> "Answer":
+        """The answer at v (g,), where ``Evidence.at`` is the value.
+
+        Raises:
+            ValueError: it is not finite.
+        """
+        if not math.isfinite(value):
+            raise ValueError(
+                f"No hyper-parameters of the tangent kernel give a finite likelihood ({len(evidence.y)} trials): "
+                "look for extreme results, or set hyperparameters to fixed."
+            )
+        return cls(evidence.found(v), -value)
+
+    def given_to(self, data: Observations, first: Observations) -> tuple[Hyperparameters, float]:
+        """The hyper-parameters in the target units of data, found for its ``first`` trials, and the log posterior."""
+        here = self.found.times((first.scaling.sd / data.scaling.sd) ** 2)
+        known = data.noise_variance
+        noise = here.noise if known is None else max(known, LEAST_NOISE)
+        return replace(here, noise=noise), self.log_posterior
+
 
 @lru_cache(maxsize=512)
-def _answer(question: Question) -> _Answer:
-    evidence = _evidence(question)
+def answered(question: Question) -> Answer:
+    """The answer to a question; a process keeps it.
+
+    Raises:
+        ValueError: no hyper-parameters have a finite likelihood.
+    """
+    evidence = evidence_of(question)
     priors = [replace(evidence, centre=centre) for centre in question.centres]
-    begun = [(prior, *_descend(prior, prior.middle, _TRIED)) for prior in priors]
+    begun = [(prior, *_descend(prior, prior.middle, TRIED)) for prior in priors]
     prior, v, _ = min(begun, key=lambda found: found[2])
-    v, value = _descend(prior, v, _MOST)
+    v, value = _descend(prior, v, MOST)
     if isinstance(prior, WideEvidence):
         v, value = prior.resized(v)
-    if not math.isfinite(value):
-        raise ValueError(
-            f"No hyper-parameters of the tangent kernel give a finite likelihood ({len(question.trials.data)} trials): "
-            "look for extreme results, or set hyperparameters to fixed."
-        )
-    return _Answer(evidence.found(v), -value)
+    return Answer.of(evidence, v, value)
 
 
-def _evidence(question: Question) -> Evidence:
+def evidence_of(question: Question) -> Evidence:
+    """The evidence of a question, about the first of its centres."""
     data = question.trials.data
     known = data.noise_variance
     rows = thinned(len(data), FIT_ROWS)
@@ -256,6 +280,6 @@ def _evidence(question: Question) -> Evidence:
 
 
 def _descend(evidence: Evidence, start: Array, iterations: int) -> tuple[Array, float]:
-    options = {"maxiter": iterations, "ftol": _ACCURACY}
+    options = {"maxiter": iterations, "ftol": ACCURACY}
     result = minimize(evidence.at, start, jac=True, method="L-BFGS-B", bounds=evidence.bounds, options=options)
     return np.asarray(result.x), float(result.fun)

@@ -1,7 +1,7 @@
 """Settings of all tangent surrogates, and the network, kernel and conditioned process made of them."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -15,6 +15,7 @@ from fieldcraft.models.numerics.milestones import milestone
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.tangent.convolution import Convolution
 from fieldcraft.models.tangent.evidence import FIT_ROWS, hyperparameters
+from fieldcraft.models.tangent.evidence_together import hyperparameters_together
 from fieldcraft.models.tangent.features import Activation, Init, Perceptron, TangentFeatures
 from fieldcraft.models.tangent.kernel import Hyperparameters, TangentKernel
 from fieldcraft.models.tangent.mirrored import Mirrored
@@ -115,6 +116,20 @@ class TangentSettings:
             centres = self._centres(data.X.shape[1], shape)
             return hyperparameters(shape, data, centres, normalised=self.normalised, init=self.kernel_init)
         return Hyperparameters(torch.ones(data.X.shape[1], dtype=torch.float64), 1.0, 0.0, self.noise), 0.0
+
+    def fit_kernels(
+        self, data: Sequence[Observations], shape: TangentFeatures
+    ) -> Sequence[tuple[Hyperparameters, float]]:
+        """``fit_kernel`` for several outputs of the same trials.
+
+        Raises:
+            ValueError: as for ``fit_kernel``.
+        """
+        if self.hyperparameters == "fixed":
+            return [self.fit_kernel(own, shape) for own in data]
+        self._refuse_memory(len(data[0]), shape)
+        centres = self._centres(data[0].X.shape[1], shape)
+        return hyperparameters_together(shape, data, centres, normalised=self.normalised, init=self.kernel_init)
 
     def kernel(self, shape: TangentFeatures, theta: Tensor, found: Hyperparameters) -> TangentKernel:
         """The kernel at theta (..., p) or (..., 2p)."""

@@ -112,7 +112,7 @@ class TrainedTangent(TangentSettings):
     ) -> list[TangentBelief]:
         """Train the networks of all outputs together, or continue from ``start`` (see ``FitsTogether`` and ``fit``)."""
         shape, each = self.shape(data[0]), self.trainings
-        kernels = [self.fit_kernel(own, shape) for own in data]
+        kernels = self.fit_kernels(data, shape)
         rows = [slice(each * i, each * (i + 1)) for i in range(len(data))]
         if start is None:
             told = zip(data, kernels, rngs, strict=True)

@@ -337,3 +337,14 @@ def test_the_table_of_computed_objectives_is_that_of_the_stored_benchmark():
     assert own["exchanger"] == [None] * 5
     said = " and ".join([", ".join(map(str, own["reaction"][:-1])), str(own["reaction"][-1])])
     assert f"on the reaction they took {said}" in " ".join(text_of("docs/outputs.md").split())
+
+
+def test_the_table_of_a_studys_cells_is_that_of_the_stored_benchmark():
+    found = {(row["cell"], row["tree"]): row for row in results("benchmarks/results/cells")["rows"]}
+    rows = table("docs/methods.md", "cell, its problem | start")
+    assert len(rows) == 4
+    for row in rows:
+        name = row["cell, its problem"].partition(",")[0]
+        now, before = found[name, "this"], found[name, "other"]
+        told = {**now, "train before": before["train"], "all before": before["all"]}
+        assert all(agrees(cell, told[title]) for title, cell in list(row.items())[1:]), row

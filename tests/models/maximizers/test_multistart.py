@@ -270,3 +270,24 @@ def test_settings_that_make_no_search_are_refused(settings, message):
 def test_an_empty_batch_is_refused():
     with pytest.raises(ValueError, match="q is 0: a batch has at least one place"):
         maximize(wavy, LINE, q=0)
+
+
+@pytest.mark.parametrize(("slope", "reached"), [(1e-3, True), (1e-8, False)])
+def test_a_hop_from_one_whole_number_to_the_next_must_gain_more_than_rounding(slope, reached):
+    space = SearchSpace((Integer("n", 0, 40), Continuous("t", -1.0, 1.0)))
+    found = maximize(lambda X: slope * X[:, 0] - X[:, 1].square(), space, n_samples=4, n_starts=1, seed=3)
+    assert (found.X[0, 0] == 1.0) == reached
+
+
+def test_the_starts_of_an_ascent_are_evaluated_with_gradients_once():
+    space, asked = SQUARE, []
+
+    class Sloped(Formula):
+        def value_and_grad(self, X, slot, chosen):
+            asked.append(X.numpy().tobytes())
+            return -X.square().sum(dim=1), -2 * X
+
+    Multistart(n_samples=16, n_starts=4).maximize(
+        Sloped(lambda X: -X.square().sum(dim=1)), space, 1, np.random.default_rng(0)
+    )
+    assert len(set(asked)) == len(asked) > 1

@@ -8,6 +8,7 @@ import torch
 
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.surrogate import no_report
+from fieldcraft.models.surrogates import sampled_linear
 from fieldcraft.models.surrogates.sampled_linear import SampledLinear
 from fieldcraft.models.tangent.features import explicit
 
@@ -129,3 +130,15 @@ def test_an_option_out_of_range_is_refused(option, value, message):
 def test_a_convolution_without_an_image_is_refused():
     with pytest.raises(ValueError, match="A convolution takes one image and this space has 0: set network to dense"):
         fit(network="convolution")
+
+
+def test_a_process_that_is_kept_is_that_of_its_own_state_bit_for_bit():
+    rng, X = np.random.default_rng(5), np.random.default_rng(6).uniform(-1, 1, (12, 2))
+    data = Observations(X, np.sin(X[:, 0]), maximize=False)
+    surrogate, at = SampledLinear(width=20), torch.tensor(X + 0.01)
+    first, second = (surrogate.fit(data, rng, None, no_report) for _ in range(2))
+    told = [surrogate.restore(data, posterior.state()).mean_var(at) for posterior in (second, first, first)]
+    assert not torch.equal(told[0][0], told[1][0])
+    sampled_linear._conditioned.cache_clear()
+    for found, again in zip(told[2], surrogate.restore(data, first.state()).mean_var(at), strict=True):
+        assert torch.equal(found, again)

@@ -175,7 +175,7 @@ def test_a_process_that_knows_nothing_finds_the_same_hyper_parameters_bit_for_bi
     for n in (10, 20, 40):
         fitted(long_data(n))
     known = fitted(long_data(54))
-    tangent_evidence._answer.cache_clear()
+    tangent_evidence.answered.cache_clear()
     again = fitted(long_data(54))
     assert torch.equal(known.scales, again.scales)
     assert (known.output, known.constant, known.noise) == (again.output, again.constant, again.noise)

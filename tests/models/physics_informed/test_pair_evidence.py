@@ -1,0 +1,99 @@
+"""The evidence of stationary covariances in closed form, against its definition and automatic differentiation."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from fieldcraft.models.observations import Observations, Physics
+from fieldcraft.models.physics_informed.functionals import Functionals, JointRows, joint_rows
+from fieldcraft.models.physics_informed.joint_evidence import Belief, choose_hyper, log_evidence
+from fieldcraft.models.physics_informed.joint_process import Hyper, JointProcess
+from fieldcraft.models.physics_informed.operator_kernels import Stationary
+from fieldcraft.models.physics_informed.pair_evidence import MOST_VARIABLES, PairEvidence
+from fieldcraft.models.physics_informed.residuals import linear_rows
+from fieldcraft.physics.operators import laplace
+
+EQUATIONS, SIDES, RESULTS = 5, 3, 4
+FACTS = EQUATIONS + SIDES
+
+
+def drawn(rng, *shape):
+    return torch.from_numpy(rng.standard_normal(shape))
+
+
+def any_rows(d, fields, seed=0):
+    """Rows of an equation with all its terms, of conditions of first order, and of results, of several fields."""
+    rng, n = np.random.default_rng(seed), FACTS + RESULTS
+    made = []
+    for field in range(fields):
+        zeroth, first, second = drawn(rng, n), drawn(rng, n, d), drawn(rng, n, d, d)
+        zeroth[FACTS:], first[FACTS:], second[EQUATIONS:] = float(field == 0), 0.0, 0.0
+        if field:
+            zeroth[EQUATIONS:], first[EQUATIONS:] = 0.0, 0.0
+        made.append(Functionals(drawn(rng, n, d), zeroth, first, second + second.mT))
+    return JointRows(tuple(made), drawn(rng, n), EQUATIONS, SIDES)
+
+
+def flat(d, fields, seed=1):
+    start = np.concatenate([np.full(fields * d, -0.3), np.full(fields, 0.4), [-3.0, -5.0]])
+    return start + 0.3 * np.random.default_rng(seed).standard_normal(len(start))
+
+
+def automatic(kind, rows, at):
+    """log p(y | u) and its derivative by the hyper-parameters, as defined."""
+    x, fields = torch.tensor(at, requires_grad=True), len(rows.fields)
+    value = log_evidence(JointProcess((Stationary(kind),) * fields, Hyper.of(x, fields)), rows)
+    return value.item(), torch.autograd.grad(value, x)[0]
+
+
+@pytest.mark.parametrize("kind", ["rbf", "matern52"])
+@pytest.mark.parametrize(("d", "fields"), [(1, 1), (2, 2), (3, 1)])
+def test_value_and_gradient_are_those_of_automatic_differentiation(kind, d, fields):
+    rows, at = any_rows(d, fields), flat(d, fields)
+    value, slope = PairEvidence.of((kind,) * fields, rows)(Hyper.of(torch.from_numpy(at), fields))
+    expected, by = automatic(kind, rows, at)
+    assert value == pytest.approx(expected, abs=1e-9)
+    found = torch.cat([slope.scales.ravel(), slope.sds, slope.noise[None], slope.slack[None]])
+    torch.testing.assert_close(found, by, rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["rbf", "matern52"])
+def test_rows_at_one_place_have_finite_gradients(kind):
+    rows = any_rows(2, 1)
+    (field,) = rows.fields
+    points = field.points.clone()
+    points[1], points[FACTS] = points[0], points[0]
+    rows = replace(rows, fields=(replace(field, points=points),))
+    value, slope = PairEvidence.of((kind,), rows)(Hyper.of(torch.from_numpy(flat(2, 1)), 1))
+    expected, by = automatic(kind, rows, flat(2, 1))
+    assert value == pytest.approx(expected, abs=1e-9)
+    torch.testing.assert_close(slope.scales.ravel(), by[:2], rtol=1e-7, atol=1e-8)
+
+
+def test_an_equation_of_constant_coefficients_has_few_polynomials():
+    X = np.random.default_rng(2).uniform(-1, 1, (9, 2))
+    physics = Physics(laplace(2), X[:6], np.zeros(2), np.ones(2))
+    data = Observations(X[6:], X[6:, 0] * X[6:, 1], maximize=False, physics=physics)
+    rows = joint_rows(data, physics, linear_rows(physics, data.scaling, physics.points))
+    (pairs,) = PairEvidence.of(("rbf",), rows).fields
+    assert {name: len(planes) for name, planes in pairs.coefficients.items()} == {
+        "squares": 2, "l": 2, "m": 2, "e": 2, "s": 2, "s_right": 2, "f": 2, "u": 2,
+    }  # fmt: skip
+
+
+def test_hyper_parameters_found_in_many_variables_and_in_few_are_stationary():
+    for d in (2, MOST_VARIABLES + 1):
+        rng = np.random.default_rng(3)
+        X, Z = rng.uniform(-1, 1, (10, d)), rng.uniform(-1, 1, (8, d))
+        physics = Physics(laplace(d), Z, np.zeros(d), np.ones(d))
+        data = Observations(X, X[:, 0] ** 2 - X[:, 1] ** 2, maximize=False, physics=physics)
+        rows = joint_rows(data, physics, linear_rows(physics, data.scaling, Z))
+        belief = Belief(scales=(0.0, 1.0), starts=(0.0,))
+        found, evidence = choose_hyper((Stationary("rbf"),), rows, belief, 1e-4)
+        at = torch.cat([found.scales.ravel(), found.sds, found.noise[None], found.slack[None]]).numpy()
+        value, by = automatic("rbf", rows, at)
+        prior = belief.slope(found)
+        assert evidence == pytest.approx(value)
+        assert float((by[:d] + prior.scales[0]).abs().max()) < 0.05
