@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from bench import Bench, bench
-from small import finish
+from small import SEARCH, finish
 
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.report.belief import believed
@@ -67,7 +67,7 @@ def test_every_design_of_a_campaign_is_a_blend(algorithm, tmp_path):
 @pytest.fixture(scope="module")
 def learnt(tmp_path_factory: pytest.TempPathFactory) -> Site:
     folder = tmp_path_factory.mktemp("yarn")
-    file = written(folder, algorithm={"kind": "gp_ei", "start": {"n": 7}}, budget={"trials": 8})
+    file = written(folder, algorithm={"kind": "gp_ei", "start": {"n": 7}, "maximizer": SEARCH}, budget={"trials": 8})
     finish(file, folder / "home")
     return site(file, folder / "home")
 
