@@ -27,6 +27,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import large_pages
+
 from fieldcraft.flows.jobs import forks
 from fieldcraft.flows.machinery.collecting import as_usual, seldom
 from fieldcraft.flows.views import export
@@ -213,6 +215,7 @@ def _serve() -> dict[str, Any] | None:
         for module in (*IMPORTED, *sys.argv[1:]):
             importlib.import_module(module)
         as_usual()
+        large_pages.gathered()
         links: list[socket.socket] = []  # of those that have yet to say what they want
         begun: dict[int, tuple[int, socket.socket]] = {}  # by a file that is ready once it has ended: it, who waits
         while True:

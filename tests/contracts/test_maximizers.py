@@ -167,8 +167,12 @@ def test_no_place_is_worse_than_random_search(case, space):
         assert found.value[slot] >= float(values[free(samples, found.X[:slot])].max()) - 1e-9
 
 
-def test_the_same_seed_gives_the_same_batch_bit_for_bit(case, space):
-    one, other = found_in(case, space), maximize(case, space)
+def test_the_same_seed_gives_the_same_batch_bit_for_bit_and_the_global_generators_are_left_alone(case, space):
+    one = found_in(case, space)
+    before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()
+    other = maximize(case, space)
+    assert torch.equal(torch.get_rng_state(), before)
+    np.testing.assert_array_equal(np.random.get_state()[1], numpy_before)
     np.testing.assert_array_equal(one.X, other.X)
     np.testing.assert_array_equal(one.value, other.value)
 
@@ -192,7 +196,7 @@ def test_no_sample_exceeds_a_bound(case, space):
 
 
 def test_no_point_of_a_discrete_space_comes_twice(case):
-    X = maximize(case, SPACES["discrete"], q=10).X
+    X = found_in(case, SPACES["discrete"], q=10).X
     assert len(np.unique(X, axis=0)) == 10
 
 
@@ -208,7 +212,7 @@ def test_no_point_that_is_taken_is_chosen(case, space):
 
 
 def test_a_discrete_space_all_of_which_is_taken_is_refused(case):
-    every = maximize(case, SPACES["discrete"], q=10).X
+    every = found_in(case, SPACES["discrete"], q=10).X
     with pytest.raises(ValueError, match="No point is left for place 1 of the batch"):
         maximize(case, SPACES["discrete"], q=1, taken=every)
 
@@ -216,10 +220,3 @@ def test_a_discrete_space_all_of_which_is_taken_is_refused(case):
 def test_a_score_that_is_nan_is_refused(case):
     with pytest.raises(ValueError, match="nan"):
         maximize((case[0], broken), SPACES["box"], q=1)
-
-
-def test_the_global_generators_are_left_alone(case):
-    before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()
-    maximize(case, SPACES["mixed"])
-    assert torch.equal(torch.get_rng_state(), before)
-    np.testing.assert_array_equal(np.random.get_state()[1], numpy_before)

@@ -212,6 +212,14 @@ def test_a_rival_of_several_objectives_goes_between_their_optima(kind):
     assert np.mean((abs(found[:, 0]) < 0.75) & (abs(found[:, 1]) < 0.3)) >= 0.4
 
 
+@pytest.fixture
+def brief(monkeypatch):
+    """A short search by BoTorch, for what any search of it has to find."""
+    monkeypatch.setattr(_botorch, "RESTARTS", 2)
+    monkeypatch.setattr(_botorch, "RAW_SAMPLES", 32)
+
+
+@pytest.mark.usefixtures("brief")
 @pytest.mark.parametrize("kind", KEEPING)
 def test_a_rival_prefers_what_is_feasible_and_the_seed_determines_it(kind):
     peer, pending = public_class(PACKAGE, kind)(), SPACE.encode([{"x": 1.3, "y": 0.0}])
@@ -222,6 +230,7 @@ def test_a_rival_prefers_what_is_feasible_and_the_seed_determines_it(kind):
     assert low[0, 0] > -0.3  # only the constraint keeps it from x = -1
 
 
+@pytest.mark.usefixtures("brief")
 @pytest.mark.parametrize("kind", KEEPING)
 def test_while_nothing_is_feasible_a_rival_seeks_what_is(kind):
     none = constrained(1.0, results(kind))
@@ -254,6 +263,7 @@ def test_a_rival_that_is_told_of_equalities_searches_their_plane(kind):
         assert float(worth(cube.of(found).unsqueeze(1))) > float(samples.max()) - 0.03
 
 
+@pytest.mark.usefixtures("brief")
 def test_botorch_makes_up_a_total_with_whole_numbers():
     X = BLEND_MIXED.sample(10, np.random.default_rng(3))
     read = Observations(X, np.square(X[:, :3]).sum(axis=1), maximize=False)
@@ -285,6 +295,7 @@ def test_baybe_refuses_what_it_cannot_be_told(space, why):
         public_class(PACKAGE, "baybe")().refuse_space(space)
 
 
+@pytest.mark.usefixtures("brief")
 @pytest.mark.parametrize("space", [CUT, HOLED, HOLED_MIXED], ids=["linear", "hole", "mixed"])
 def test_botorch_keeps_known_constraints(space):
     peer = public_class(PACKAGE, "botorch_log_ei")()

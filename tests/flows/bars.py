@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from small import SEARCH
 
 from fieldcraft.physics.problems.cantilever_profile import CantileverProfile
 from fieldcraft.physics.simulators.stated_equation import StatedEquation
@@ -19,7 +20,7 @@ BAR: dict[str, Any] = {
     "sense": "minimize",
     "problem": {"kind": "cantilever_profile"},
     "simulator": {"kind": "stated_equation", "cells": 50},
-    "algorithm": {"kind": "gp_ei", "start": {"n": 3}},
+    "algorithm": {"kind": "gp_ei", "start": {"n": 3}, "maximizer": SEARCH},
     "dispatcher": {"kind": "inline"},
     "budget": {"trials": 4},
 }

@@ -32,6 +32,9 @@ algorithm:
 budget: {trials: 3}
 """
 
+# A maximizer that a test can afford where it is not about how well is searched.
+SEARCH = {"kind": "multistart", "n_samples": 64, "n_starts": 2}
+
 
 def finish(file: Path, home: Path, plugins: Path | None = None) -> None:
     """Run the campaign of a file to its end; plug-ins must be in FIELDCRAFT_PLUGINS, too."""

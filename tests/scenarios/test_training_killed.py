@@ -22,7 +22,7 @@ SPEC = (
 )
 
 
-def start(file: Path, home: Path) -> warm_start.Warm:
+def start(file: Path, home: Path, **more: str) -> warm_start.Warm:
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
@@ -30,6 +30,7 @@ def start(file: Path, home: Path) -> warm_start.Warm:
         "FIELDCRAFT_PLUGINS": str(HERE / "plugins"),
         "FIELDCRAFT_MLFLOW": f"sqlite:///{home / 'mlflow.db'}",
         "SIMULATED": str(home.parent / f"{home.name}.simulated"),
+        **more,
     }
     return warm_start.Warm(["-m", "scenarios.driver", str(file)], [0, 1, 2], environment, str(home.parent))
 
@@ -51,7 +52,7 @@ def test_a_killed_training_goes_on_and_ends_with_the_same_model_and_design(tmp_p
     file = tmp_path / "saddle.yaml"
     file.write_text(SPEC)
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    assert start(file, whole).wait(timeout=240) == 0
+    assert start(file, whole, EXPORT_LATER="1").wait(timeout=240) == 0
     process = start(file, broken)
     reached = wait_for_checkpoint(process, broken)
     process.kill()

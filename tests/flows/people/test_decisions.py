@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import warm_start
 from small import command
 from waiting import PLUGINS, Waiting, campaign
 
@@ -131,31 +132,26 @@ def test_two_people_at_once_leave_one_winner_and_one_clear_message(begin, tmp_pa
     )
     people.chmod(0o600)
     program = (
-        "import sys\nfrom fieldcraft.flows.cli import main\nfrom fieldcraft.flows.wiring.build import rewire\n"
-        "print('ready', flush=True)\nsys.stdin.readline()\n"
+        "import os, sys\nfrom fieldcraft.flows.cli import main\nfrom fieldcraft.flows.wiring.build import rewire\n"
+        "print('ready', flush=True)\nopen(os.environ['GO']).close()\n"
         "for number in range(1, 13):\n"
         "    trial = f'priced-{number:04d}'\n"
         "    main([*sys.argv[1:2], trial, *sys.argv[2:]])\n"
         "    sys.stderr.flush(), sys.stdout.flush()\n"
     )
 
-    def start(name: str, *words: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-c", program, *words, "--home", str(waiting.settings.home)],
-            env={**os.environ, "FIELDCRAFT_PEOPLE": str(people), "FIELDCRAFT_TOKEN": token[name]},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    os.mkfifo(tmp_path / "go")
+
+    def start(name: str, *words: str) -> warm_start.Command:
+        who = {"FIELDCRAFT_PEOPLE": str(people), "FIELDCRAFT_TOKEN": token[name], "GO": str(tmp_path / "go")}
+        words = ("-c", program, *words, "--home", str(waiting.settings.home))
+        return warm_start.Command(list(words), {**os.environ, **who})
 
     both = [start("ana", "approve"), start("ben", *second)]
     for process in both:
         assert process.stdout.readline() == "ready\n"
-    for process in both:
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    said = [process.communicate(timeout=100) for process in both]
+    with (tmp_path / "go").open("w"):  # both go on once somebody may write
+        said = [process.communicate(timeout=100) for process in both]
     won = sum(len(output.splitlines()) for output, _ in said)
     lost = said[0][1].splitlines() + said[1][1].splitlines()
     decided = [event for event in waiting.ledger.history(waiting.name) if event.by in token and event.trial]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 from bench import Bench, bench
-from small import finish
+from small import SEARCH, finish
 
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.report.belief import believed
@@ -40,26 +40,26 @@ def site(file: Path, home: Path) -> Site:
 
 
 @pytest.mark.parametrize(
-    "algorithm",
+    ("algorithm", "chosen"),
     [
-        {"kind": "gp_ei"},
-        {"kind": "sto_bnts_linear"},
-        {"kind": "gp_ucb", "maximizer": {"kind": "certified"}},
-        {"kind": "botorch_log_ei"},
+        ({"kind": "gp_ei"}, 3),
+        ({"kind": "sto_bnts_linear"}, 3),
+        ({"kind": "gp_ucb", "maximizer": {"kind": "certified"}}, 3),
+        ({"kind": "botorch_log_ei"}, 1),  # each takes a walk of 26,000 steps on the plane
     ],
     ids=["gp_ei", "sto_bnts_linear", "certified", "botorch_log_ei"],
 )
-def test_every_design_of_a_campaign_is_a_blend(algorithm, tmp_path):
-    file = written(tmp_path, algorithm={"start": {"n": 6}, **algorithm}, budget={"trials": 9})
+def test_every_design_of_a_campaign_is_a_blend(algorithm, chosen, tmp_path):
+    file = written(tmp_path, algorithm={"start": {"n": 6}, **algorithm}, budget={"trials": 6 + chosen})
     finish(file, tmp_path / "home")
     found = site(file, tmp_path / "home")
     trials = found.ledger.trials("yarn")
-    assert len(trials) == 9 and all(trial.state is TrialState.COMPLETED for trial in trials)
+    assert len(trials) == 6 + chosen and all(trial.state is TrialState.COMPLETED for trial in trials)
     for trial in trials:
         assert sum(trial.design.values()) == pytest.approx(1.0, abs=1e-11)
         assert min(trial.design.values()) >= 0
-    # The best of six quasi-random blends reads 15.7; a search that knows of the plane is above 17 soon.
-    assert max(trial.outputs["elongation"] for trial in trials) > 16.9
+    # The median of six quasi-random blends reads 14.6; a search that knows of the plane is above 17 soon.
+    assert max(trial.outputs["elongation"] for trial in trials[6:]) > 16.9
     if "maximizer" in algorithm:
         assert {trial.origin.certificate.status for trial in trials[6:]} == {"optimal"}
 
@@ -67,7 +67,7 @@ def test_every_design_of_a_campaign_is_a_blend(algorithm, tmp_path):
 @pytest.fixture(scope="module")
 def learnt(tmp_path_factory: pytest.TempPathFactory) -> Site:
     folder = tmp_path_factory.mktemp("yarn")
-    file = written(folder, algorithm={"kind": "gp_ei", "start": {"n": 7}}, budget={"trials": 8})
+    file = written(folder, algorithm={"kind": "gp_ei", "start": {"n": 7}, "maximizer": SEARCH}, budget={"trials": 8})
     finish(file, folder / "home")
     return site(file, folder / "home")
 

@@ -4,7 +4,6 @@ import itertools
 import math
 import os
 import re
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import warm_start
 from test_certified import MIXED, box, process, score_of, values
 
 from fieldcraft.models.acquisitions.log_ei import LogEI
@@ -292,13 +292,11 @@ def test_a_missing_solver_is_refused_with_the_command_that_installs_it(tmp_path)
     for entry in Path(find_spec("pyscipopt").origin).parents[1].iterdir():
         if not entry.name.lower().startswith("pyscipopt"):
             (tmp_path / entry.name).symlink_to(entry)
-    made = subprocess.run(
-        [sys.executable, "-S", "-c", "from fieldcraft.models.maximizers.pk_miqp import PKMIQP; PKMIQP()"],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)])},
-        capture_output=True,
-        text=True,
-        timeout=120,
+    there = [ROOT, *(path for path in sys.path if "site-packages" not in path), tmp_path]
+    program = (
+        "import sys; sys.path[:] = sys.argv[1:]; from fieldcraft.models.maximizers.pk_miqp import PKMIQP; PKMIQP()"
     )
+    made = warm_start.run(["-c", program, *map(str, there)], os.environ, 120)
     assert made.returncode == 1
     assert re.search(r"SCIP.* is not installed: .*\.venv/bin/pip install -c .*-e '\.\[scip\]'", made.stderr)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import yaml
 from rod import ROD, written
-from small import finish
+from small import SEARCH, finish
 
 from fieldcraft.flows.cli import main
 from fieldcraft.flows.settings import settings_from
@@ -31,7 +31,7 @@ CAMPAIGN = {
     "sense": "minimize",
     "problem": {"kind": "rod"},
     "simulator": {"kind": "reality"},
-    "algorithm": {"kind": "emulated"},
+    "algorithm": {"kind": "emulated", "maximizer": SEARCH},
     "dispatcher": {"kind": "inline"},
     "budget": {"trials": 7},
 }

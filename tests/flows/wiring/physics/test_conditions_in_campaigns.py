@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from small import finish
+from small import SEARCH, finish
 
 from fieldcraft.flows.cli import main
 from fieldcraft.flows.machinery.random_streams import Use, stream
@@ -31,7 +31,7 @@ CORNER = {
     "sense": "maximize",
     "problem": {"kind": "l_shape"},
     "simulator": {"kind": "exact"},
-    "algorithm": {"kind": "pinn_bo", "start": {"n": 6}, "collocation": {"n": 36}},
+    "algorithm": {"kind": "pinn_bo", "start": {"n": 6}, "collocation": {"n": 36}, "maximizer": SEARCH},
     "dispatcher": {"kind": "inline"},
     "budget": {"trials": 8},
 }
@@ -194,7 +194,8 @@ def test_the_problem_of_the_page_learns_from_its_sides_and_finds_the_bore(tmp_pa
     (plugins / "problems" / "bored_plate.py").write_text(program)
     monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(plugins))
     file = tmp_path / "bored.yaml"
-    quick = {"algorithm": {"kind": "pinn_bo", "collocation": {"n": 49}}, "dispatcher": {"kind": "inline"}}
+    algorithm = {"kind": "pinn_bo", "collocation": {"n": 49}, "maximizer": SEARCH}
+    quick = {"algorithm": algorithm, "dispatcher": {"kind": "inline"}}
     file.write_text(yaml.safe_dump({**yaml.safe_load(text), **quick}))
     assert main(["check", str(file), "--home", str(tmp_path)]) == 0
     (said,) = re.findall(r"^> (note: .*\n> .*)$", PAGE, re.MULTILINE)

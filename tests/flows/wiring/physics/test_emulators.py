@@ -9,7 +9,7 @@ import bars
 import numpy as np
 import pytest
 import yaml
-from small import finish
+from small import SEARCH, finish
 
 from fieldcraft.flows.cli import main
 from fieldcraft.flows.errors import FieldcraftError, InputError
@@ -34,7 +34,7 @@ from fieldcraft.storage.open_ledger import open_ledger
 BAR = {
     **bars.BAR,
     "simulator": {"kind": "stated_equation", "cells": 100},
-    "algorithm": {"kind": "emulated"},
+    "algorithm": {"kind": "emulated", "maximizer": SEARCH},
     "budget": {"trials": 7},
 }
 CHEAP = '''
@@ -255,7 +255,7 @@ BROKEN = CHEAP.replace("return 2 * (designs", "return 2 / 0 * (designs")
 def test_a_cheap_model_that_fails_is_told_and_does_not_stop_who_can_do_without(algorithm, tmp_path, monkeypatch):
     plugins, hill = hilly(tmp_path, monkeypatch, BROKEN)
     file = tmp_path / "bar.yaml"
-    file.write_text(yaml.safe_dump({**BAR, **hill, "algorithm": {"kind": algorithm}}))
+    file.write_text(yaml.safe_dump({**BAR, **hill, "algorithm": {"kind": algorithm, "maximizer": SEARCH}}))
     said = r"problems/hill\.py, line 20: Hill cannot predict its outputs: ZeroDivisionError: division by zero"
     if algorithm == "emulated":
         with pytest.raises(FieldcraftError, match=said):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import xarray as xr
 import yaml
-from small import finish
+from small import SEARCH, finish
 
 import fieldcraft as fc
 from fieldcraft.flows.cli import main
@@ -98,7 +98,7 @@ CAMPAIGN = {
         "start": {"n": 5},
         "surrogate": {"kind": "field_pod"},
         "acquisition": {"kind": "log_ei"},
-        "maximizer": {"kind": "multistart"},
+        "maximizer": SEARCH,
     },
     "dispatcher": {"kind": "inline"},
     "budget": {"trials": 8},

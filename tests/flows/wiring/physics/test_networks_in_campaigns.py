@@ -4,6 +4,7 @@ import bars
 import numpy as np
 import pytest
 import torch
+from small import SEARCH
 
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.recovery.reproduce import remade
@@ -26,7 +27,7 @@ from fieldcraft.storage.open_ledger import open_ledger
 
 PINN = {
     **bars.BAR,
-    "algorithm": {"kind": "emulated", "start": {"n": 2}},
+    "algorithm": {"kind": "emulated", "start": {"n": 2}, "maximizer": SEARCH},
     "emulator": {"kind": "pinn", "points": 512, "batch": 64, "steps": 250, "width": 8, "depth": 2},
 }
 

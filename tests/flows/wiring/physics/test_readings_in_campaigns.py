@@ -7,6 +7,7 @@ import pytest
 import yaml
 from bench import Bench
 from rod import ROD, written
+from small import SEARCH
 
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.files.field_files import read_field
@@ -24,7 +25,7 @@ CAMPAIGN = {
     "seed": 4,
     "sense": "minimize",
     "problem": {"kind": "rod"},
-    "algorithm": {"kind": "emulated"},
+    "algorithm": {"kind": "emulated", "maximizer": SEARCH},
     "approval": "auto",
     "dispatcher": {"kind": "lab"},
     "budget": {"trials": 8},

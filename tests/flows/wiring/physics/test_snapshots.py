@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import xarray as xr
 import yaml
-from small import finish
+from small import SEARCH, finish
 
 from fieldcraft.flows.cli import main
 from fieldcraft.flows.settings import settings_from
@@ -24,7 +24,7 @@ from fieldcraft.storage.open_ledger import open_ledger
 BAR = {
     **bars.BAR,
     "simulator": {"kind": "stated_equation", "cells": 100},
-    "algorithm": {"kind": "emulated"},
+    "algorithm": {"kind": "emulated", "maximizer": SEARCH},
     "budget": {"trials": 7},
 }
 PROBLEM = CantileverProfile()
@@ -61,10 +61,10 @@ def encoded(campaign, designs=DESIGNS):
 @pytest.mark.parametrize("algorithm", ["emulated", "auto"])
 def test_a_campaign_learns_from_its_stored_fields(algorithm, tmp_path):
     file = tmp_path / "bar.yaml"
-    file.write_text(yaml.safe_dump({**BAR, "algorithm": {"kind": algorithm}}))
+    file.write_text(yaml.safe_dump({**BAR, "algorithm": {**BAR["algorithm"], "kind": algorithm}}))
     finish(file, tmp_path / "home")
     campaign, ledger = (
-        wired(tmp_path / "home", algorithm={"kind": algorithm}),
+        wired(tmp_path / "home", algorithm={**BAR["algorithm"], "kind": algorithm}),
         open_ledger(settings_from({}, tmp_path / "home").ledger),
     )
     trials = ledger.trials("bar")
@@ -194,6 +194,6 @@ def test_check_says_that_fields_teach(tmp_path, capsys):
         "auto": "the surrogate auto may learn the difference to it, field by field; it may project",
     }.items():
         file = tmp_path / "bar.yaml"
-        file.write_text(yaml.safe_dump({**BAR, "algorithm": {"kind": algorithm}}))
+        file.write_text(yaml.safe_dump({**BAR, "algorithm": {**BAR["algorithm"], "kind": algorithm}}))
         assert main(["check", str(file), "--json", "--home", str(tmp_path)]) == 0
         assert said in json.loads(capsys.readouterr().out)["note"]
