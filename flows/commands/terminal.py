@@ -68,7 +68,7 @@ class LiveLine:
     def _count(self, name: str) -> None:
         ledger = self._open()
         campaign, trials = ledger.campaign(name), ledger.summaries(name)
-        self._settled = sum(trial.state in SETTLED and not trial.imported for trial in trials)
+        self._settled = sum(t.state in SETTLED and not t.imported and t.level is None for t in trials)
         self._budget = int(campaign.spec["budget"]["trials"])
         best = best_trial(campaign, trials)
         self._best = "" if best is None else outputs_text(campaign, best.outputs)

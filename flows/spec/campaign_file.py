@@ -40,6 +40,7 @@ from fieldcraft.flows.spec.conduct import Dispatch as Dispatch
 from fieldcraft.flows.spec.conduct import WarmStart as WarmStart
 from fieldcraft.flows.spec.consistency import across, reversed_bounds, uncovered
 from fieldcraft.flows.spec.levels import LevelSpec
+from fieldcraft.models.data.level_start import nested_start
 
 
 class EmulatorSpec(Part):
@@ -218,7 +219,9 @@ class CampaignSpec(_Campaign):
 
     @model_validator(mode="after")
     def _budget_covers_the_start(self) -> Self:
-        if (fault := uncovered(self.budget.trials, self.algorithm.start.n)) is not None:
+        n = self.algorithm.start.n
+        runs = nested_start(n, sorted(level.cost for level in self.levels))[None]
+        if (fault := uncovered(self.budget.trials, n, runs)) is not None:
             raise ValueError(fault)
         return self
 

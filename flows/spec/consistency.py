@@ -24,7 +24,8 @@ def across(data: Mapping[str, Any], wall_time_s: float) -> Iterator[str]:
         wall_time_s: Limit of one simulation where the file gives none.
     """
     trials, n = _at(data, "budget", "trials"), _at(data, "algorithm", "start", "n")
-    if type(trials) is int and type(n) is int and trials >= 1 and (fault := uncovered(trials, n)) is not None:
+    whole = type(trials) is int and type(n) is int and trials >= 1 and not _at(data, "levels")
+    if whole and (fault := uncovered(trials, n, n)) is not None:
         yield fault
     hours, seconds = _at(data, "budget", "wall_time_h"), _at(data, "dispatcher", "wall_time_s") or wall_time_s
     if type(hours) in (int, float) and type(seconds) in (int, float) and 0 < 3600 * hours < seconds:
@@ -36,13 +37,14 @@ def across(data: Mapping[str, Any], wall_time_s: float) -> Iterator[str]:
         yield "algorithm.maximizer.n_starts: 0 improves no sample by gradients. Give at least 1, or leave it out."
 
 
-def uncovered(trials: int, n: int) -> str | None:
-    """Fault of a budget with fewer trials than the n of the start; None where it covers them."""
-    if trials >= n:
+def uncovered(trials: int, n: int, runs: int) -> str | None:
+    """Fault of a budget with fewer trials than a start of n designs sends ``runs`` of; None where it covers them."""
+    if trials >= runs:
         return None
+    of_target = "" if runs == n else f", of which {runs} run the simulator as it stands"
     return (
-        f"budget.trials is {trials} and algorithm.start.n is {n}: the budget must cover the start; raise the one or "
-        "lower the other"
+        f"budget.trials is {trials} and algorithm.start.n is {n}{of_target}: the budget must cover the "
+        "start; raise the one or lower the other"
     )
 
 

@@ -14,14 +14,14 @@ _ENDED = (TrialState.FAILED, TrialState.ABANDONED)
 def fruitless(ledger: Ledger, name: str, trials: Sequence[TrialSummary]) -> str | None:
     """Reason why all trials of a campaign failed, in words; None where one did not, or none was tried.
 
-    Imported trials, and those that people rejected or took back, do not count.
+    Imported trials, runs of coarser levels, and those that people rejected or took back, do not count.
 
     Args:
         ledger: Ledger of the campaign.
         name: The campaign.
         trials: All its trials, in brief.
     """
-    own = [trial for trial in trials if not trial.imported and trial.state is not TrialState.REJECTED]
+    own = [t for t in trials if not t.imported and t.level is None and t.state is not TrialState.REJECTED]
     if not own or any(trial.state not in _ENDED for trial in own):
         return None
     reasons = _reasons(ledger, name)

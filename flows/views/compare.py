@@ -89,15 +89,15 @@ def _side(settings: Settings, ledger: Ledger, campaign: CampaignRecord) -> dict[
     trials, spending = ledger.summaries(campaign.name), ledger.spending(campaign.name)
     best, output = best_of(ledger, campaign, trials), campaign.environment["outputs"][0]
     measured, model, front = best.measured, best.model if best.by_model else None, front_data(campaign, trials)
-    trained = trainings(ledger, campaign.name).values()
+    trained, own = trainings(ledger, campaign.name).values(), [trial for trial in trials if trial.level is None]
     return {
         "campaign": campaign.name,
         "finished": campaign.finished,
         "objective": "hypervolume" if front else output["name"],
         "unit": "" if front else output["unit"],
-        "trials": len(trials),
-        "completed": sum(trial.state is TrialState.COMPLETED for trial in trials),
-        "failed": sum(trial.state in (TrialState.FAILED, TrialState.ABANDONED) for trial in trials),
+        "trials": len(own),
+        "completed": sum(trial.state is TrialState.COMPLETED for trial in own),
+        "failed": sum(trial.state in (TrialState.FAILED, TrialState.ABANDONED) for trial in own),
         "best": measured and (measured.outputs or {})[output["name"]],
         "best_trial": measured and measured.id,
         "best_at": measured and design_text(campaign, measured.actual),

@@ -90,7 +90,7 @@ def status_data(ledger: Ledger, campaign: CampaignRecord) -> dict[str, Any]:
         "finished": campaign.finished,
         "running": holder and {"host": holder.host, "pid": holder.pid},
         "training": trainer and {"host": trainer.host, "pid": trainer.pid},
-        "trials": len(trials),
+        "trials": sum(trial.level is None for trial in trials),
         "budget": campaign.spec["budget"]["trials"],
         "states": dict(sorted(Counter(str(trial.state) for trial in trials if trial.level is None).items())),
         **({"levels": level_counts(campaign, trials)} if levels_of(campaign) else {}),

@@ -31,7 +31,7 @@ def summary_data(ran: Ran, settings: Settings) -> dict[str, Any]:
         "reason": ran.reason,
         "anew": ran.anew,
         "seconds": round(ran.seconds, 1),
-        "trials": len(trials),
+        "trials": sum(trial.level is None for trial in trials),
         "fruitless": (why := fruitless(ledger, ran.name, trials)),
         "mending": why and mending(ran.name, trials, campaign.finished),
         **standing,

@@ -216,7 +216,7 @@ def _facts(campaign: CampaignRecord, trial: Trial, above: list[str] | None) -> l
     first = {name: value for name, value in outputs.items() if name not in objective.constraints}
     facts = [("design", design_text(campaign, trial.design))]
     if said := level_said(campaign, trial.level):
-        facts.append(("level", f"{said.removeprefix('level ')}: no result of the campaign"))
+        facts.append(("level", f"{said.removeprefix('level ')}, a coarser run that is no result"))
     facts.append(("outputs", "retracted" if retracted else outputs_text(campaign, first)))
     if (found := trial_feasibility(objective, trial)) is not None:
         limits = [outputs_text(campaign, {name: outputs[name]}) for name in found["constraints"]]
@@ -248,8 +248,9 @@ def _facts(campaign: CampaignRecord, trial: Trial, above: list[str] | None) -> l
 def _foreseen(unit: str, trial: Trial) -> str:
     """The prediction for the design as proposed, even if it was edited since."""
     predicted = f"{quantity(trial.origin.mean or 0.0, unit)} +- {quantity(trial.origin.sd or 0.0, unit)}"
+    of = "" if trial.level is None else " of the target"
     edited = f" before the edit ('fieldcraft predict {trial.id}' asks for its design as it is now)"
-    return f"{predicted} by {trial.origin.algorithm}{edited if trial.revision > 1 else ''}"
+    return f"{predicted}{of} by {trial.origin.algorithm}{edited if trial.revision > 1 else ''}"
 
 
 def _model(origin: Origin, unit: str) -> list[tuple[str, str]]:

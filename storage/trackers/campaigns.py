@@ -210,7 +210,8 @@ class _Session:
         origin, values = trial.origin, outcome(self.tracker.objective(shown.campaign), trial)
         (said, scores), results = about_model(origin.remarks, origin.scores), self._counting(trial)
         corrections = sum(result.trial == trial.id and result.replaces is not None for result in results)
-        run = shown.run("trial", trial.id, trial.created, {**about_trial(trial, corrections), **said})
+        about = about_trial(trial, corrections, shown.campaign.spec.get("levels") or ())
+        run = shown.run("trial", trial.id, trial.created, {**about, **said})
         points = [(name, value, trial.number) for name, value in (foreseen(origin) | scores).items()]
         shown.keep(run, points, at=trial.created)
         shown.log(

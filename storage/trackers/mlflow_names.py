@@ -31,8 +31,15 @@ def safe_name(name: str) -> str:
     return f"{cleaned[: NAME_LENGTH - 9].lstrip('.')}-{digest_of(name)[:8]}"
 
 
-def about_trial(trial: Trial, corrections: int) -> dict[str, Any]:
-    """Tags of a trial whose results were corrected so many times."""
+def about_trial(trial: Trial, corrections: int, levels: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+    """Tags of a trial.
+
+    Args:
+        trial: The trial.
+        corrections: How often its result was corrected.
+        levels: Options of the simulator's levels, of which a coarser run states its own.
+    """
+    level = None if trial.level is None else dict(enumerate(levels)).get(trial.level, trial.level)
     return {
         "fieldcraft.state": trial.state.value,
         "fieldcraft.failure": trial.failure,
@@ -46,7 +53,7 @@ def about_trial(trial: Trial, corrections: int) -> dict[str, Any]:
         "fieldcraft.retracted": trial.outputs is None if corrections else None,
         "fieldcraft.field": trial.field and trial.field.digest,
         "fieldcraft.origin": trial.origin.kind,
-        "fieldcraft.level": trial.level,
+        "fieldcraft.level": level,
         "fieldcraft.algorithm": trial.origin.algorithm,
         "fieldcraft.model": trial.origin.model and trial.origin.model.digest,
         "fieldcraft.certificate": trial.origin.certificate and trial.origin.certificate.status,

@@ -32,8 +32,8 @@ SPEC = {"problem": {"kind": "heat"}, "seed": 7, "noise": 0.02}
 S = TrialState
 
 
-def proposal(slot: int = 0, iteration: int = 0, **design: Any) -> Proposal:
-    origin = Origin(kind="initial", algorithm="sobol", seed=7, iteration=iteration, slot=slot)
+def proposal(slot: int = 0, iteration: int = 0, level: int | None = None, **design: Any) -> Proposal:
+    origin = Origin(kind="initial", algorithm="sobol", seed=7, iteration=iteration, slot=slot, level=level)
     return Proposal(design=design or {"x": 0.1 + 0.2 * slot, "n": 3, "material": "steel"}, origin=origin)
 
 
@@ -71,10 +71,12 @@ def correct(ledger: Ledger, trial: Trial, value: float | None, **more: Any) -> T
     return ledger.correct(trial.id, trial.expect, counting.id, outputs, None, "test", "the gauge", {}, **more)[0]
 
 
-def trial_in(ledger: Ledger, state: TrialState, attempts: int = 2, iteration: int = 0) -> Trial:
+def trial_in(
+    ledger: Ledger, state: TrialState, attempts: int = 2, iteration: int = 0, level: int | None = None
+) -> Trial:
     """A new trial of campaign heat that has been brought to ``state`` on a permitted way."""
     begin(ledger)
-    trial = ledger.propose("heat", iteration, [proposal(iteration=iteration)], "test")[0]
+    trial = ledger.propose("heat", iteration, [proposal(iteration=iteration, level=level)], "test")[0]
     ways = {
         S.PROPOSED: [],
         S.REJECTED: [S.REJECTED],

@@ -51,6 +51,29 @@ def test_what_is_out_is_reserved_and_what_is_back_is_spent(ledger):
     assert ledger.check() == []
 
 
+def test_a_run_of_a_coarser_level_costs_and_takes_none_of_the_trials(ledger):
+    begin(ledger, trials=1, cost=2.0)
+    of_levels = [proposal(0, level=1), proposal(1, level=0), proposal(2), proposal(3)]
+    costly = [
+        each.model_copy(update={"cost": cost}) for each, cost in zip(of_levels, (0.25, 0.5, 1.0, 1.0), strict=True)
+    ]
+    *lower, target, another = [approve(ledger, trial) for trial in ledger.propose("heat", 0, costly, "test")]
+    finish_trial(ledger, running(ledger, lower[0]))
+    finish_trial(ledger, running(ledger, target))
+    running(ledger, lower[1])
+    now = ledger.spending("heat")
+    assert (now.trials, now.spent, now.reserved) == (1, 1.25, 0.5)
+    with pytest.raises(BudgetSpent, match="1 of the 1 trials"):
+        step(ledger, another, S.STAGED)
+    assert [(each.level, each.counts) for each in ledger.summaries("heat")] == [
+        (1, False),
+        (0, False),
+        (None, True),
+        (None, False),
+    ]
+    assert ledger.check() == []
+
+
 @pytest.mark.parametrize("to", [S.FAILED, S.ABANDONED])
 def test_an_attempt_that_ends_costs_what_is_said_or_else_what_was_reserved(ledger, to):
     begin(ledger, attempt_seconds=10.0)

@@ -40,7 +40,7 @@ def moving(before: TrialState, to: TrialState) -> None:
     def act(ledger: Ledger, trial: Trial) -> Trial:
         return step(ledger, trial, to)
 
-    case(f"move.{to}", lambda ledger: trial_in(ledger, before), act)
+    case(f"move.{to}", lambda ledger: trial_in(ledger, before, level=0), act)
 
 
 def notified(ledger: Ledger) -> int:
@@ -65,9 +65,9 @@ def sealed(ledger: Ledger) -> None:
 
 
 case("create", lambda ledger: None, lambda ledger, _: begin(ledger))
-case("propose", begin, lambda ledger, _: ledger.propose("heat", 0, [proposal(0), proposal(1)], "test"))
+case("propose", begin, lambda ledger, _: ledger.propose("heat", 0, [proposal(0), proposal(1, level=0)], "test"))
 case("adopt", begin, lambda ledger, _: ledger.adopt("heat", MEASURED, "ab" * 32, "import of data.csv", "test"))
-case("approve", lambda ledger: trial_in(ledger, S.PROPOSED), approve)
+case("approve", lambda ledger: trial_in(ledger, S.PROPOSED, level=0), approve)
 case("reject", lambda ledger: trial_in(ledger, S.PROPOSED), lambda ledger, t: ledger.reject_all([grant(t)], "a", "no"))
 case("edit", lambda ledger: trial_in(ledger, S.APPROVED), edit)
 case("prioritise", lambda ledger: trial_in(ledger, S.APPROVED).id, lambda ledger, t: ledger.prioritise(t, 5, "a", ""))
@@ -81,7 +81,7 @@ moving(S.RUNNING, S.ABANDONED)
 moving(S.PROPOSED, S.REJECTED)
 moving(S.STAGED, S.HELD)
 case("hear", lambda ledger: trial_in(ledger, S.RUNNING).id, lambda ledger, t: ledger.hear(t, 1))
-case("record", lambda ledger: trial_in(ledger, S.RUNNING), finish_trial)
+case("record", lambda ledger: trial_in(ledger, S.RUNNING, level=0), finish_trial)
 case("correct", lambda ledger: trial_in(ledger, S.COMPLETED), lambda ledger, t: correct(ledger, t, 2.5))
 case("note.collocate", begin, lambda ledger, _: ledger.note("heat", 0, "collocate", {"n": 64}, None))
 case("note.train", begin, lambda ledger, _: ledger.note("heat", 0, "train", {"loss": 0.5}, None))

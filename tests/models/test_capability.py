@@ -84,6 +84,6 @@ def test_the_words_that_come_with_the_package_name_capabilities_alone():
 def test_a_capability_that_there_is_not_is_told():
     with pytest.raises(
         ValueError,
-        match=r"^requires names 'exatc', which is no capability: name equation, emulator, earlier, fields, exact",
+        match=r"^requires names 'exatc', which is no capability: name equation, emulator, earlier, levels, fields",
     ):
         require_known(type("Mistyped", (), {"requires": {"exatc"}})())

@@ -141,6 +141,24 @@ GUARDS = (
         r"not enough values to unpack",
     ),
     Guard(
+        "an approval is for one level of the simulator",
+        "storage/ledgers/operations/compare_and_swap.py",
+        "digest_of(spec), trial.level)",
+        "digest_of(spec), None if trial.level is None else 0)",
+        "tests/flows/wiring/levels/test_levels_in_campaigns.py::"
+        "test_an_approval_binds_the_level_and_a_change_outside_the_ledger_is_noticed",
+        r"assert",
+    ),
+    Guard(
+        "coarser runs are no results",
+        "storage/records.py",
+        "    return state is TrialState.COMPLETED and level is None and bool(outputs)\n",
+        "    return state is TrialState.COMPLETED and bool(outputs)\n",
+        "tests/contracts/test_ledger_budget.py::"
+        "test_a_run_of_a_coarser_level_costs_and_takes_none_of_the_trials[sqlite]",
+        r"assert",
+    ),
+    Guard(
         "nothing is sent by code that was not approved",
         "storage/ledgers/operations/approvals.py",
         "    if to is TrialState.STAGED and approval.code != (code and code.digest):\n",

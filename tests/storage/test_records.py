@@ -93,6 +93,17 @@ def test_a_digest_depends_on_values_and_not_on_the_order_of_keys():
 def test_what_runs_is_the_design_under_its_specification():
     assert trial_digest({"x": 1.0}, "a" * 64) != trial_digest({"x": 1.0}, "b" * 64)
     assert trial_digest({"x": 1.0}, "a" * 64) != trial_digest({"x": 1.5}, "a" * 64)
+    at_levels = {trial_digest({"x": 1.0}, "a" * 64, level) for level in (None, 0, 1)}
+    assert len(at_levels) == 3 and digest_of({"design": {"x": 1.0}, "spec": "a" * 64}) in at_levels
+
+
+def test_an_origin_of_the_target_is_written_as_before_there_were_levels():
+    origin = Origin(kind="initial", algorithm="sobol", iteration=0, slot=0)
+    assert not {"level", "regret"} & set(origin.model_dump(mode="json"))
+    at = origin.model_copy(update={"level": 0})
+    assert at.model_dump(mode="json")["level"] == 0 and Origin.model_validate(at.model_dump()) == at
+    with pytest.raises(ValidationError, match="greater than or equal to 0"):
+        Origin.model_validate({**origin.model_dump(), "level": -1})
 
 
 @pytest.mark.parametrize(("value", "error"), [(math.nan, ValueError), (math.inf, ValueError), ({1, 2}, TypeError)])

@@ -31,7 +31,7 @@ def overview(request: Request, visit: Visitor) -> Response:
 def glance(standing: Standing) -> dict[str, Any]:
     """A campaign in brief: its state, the best so far, what is spent, and what waits for whom."""
     campaign, status = standing.campaign, standing.status
-    settled = sum(trial.state in SETTLED and not trial.imported for trial in standing.trials)
+    settled = sum(t.state in SETTLED and not t.imported and t.level is None for t in standing.trials)
     kind, state = _state(status)
     return {
         "name": campaign.name,

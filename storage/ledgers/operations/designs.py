@@ -182,7 +182,7 @@ def latest_pick(connection: Connection, campaign: str) -> Event | None:
 def pick(connection: Connection, trial_id: str, expect: Expect, by: str, reason: str, how: Mapping[str, Any]) -> None:
     """Record a pick, unless the latest one is the same; see ``Ledger.pick``."""
     trial = expected(get_trial(connection, trial_id), expect)
-    if trial.state is not TrialState.COMPLETED or trial.outputs is None:
+    if not trial.counts or trial.outputs is None:
         raise ForbiddenMove(f"{trial_id} is {trial.state} and has no result: only a result can be picked.")
     details = {"how": dict(how), "outputs": dict(trial.outputs)}
     before = latest_pick(connection, trial.campaign)

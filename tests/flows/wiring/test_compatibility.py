@@ -77,5 +77,5 @@ def test_a_capability_that_a_plug_in_misspells_is_told_with_its_place(wired):
     )
     assert told.match(
         place
-        + r"ValueError: requires names 'exatc', which is no capability: name equation, emulator, earlier, fields, .*\.$"
+        + r"ValueError: requires names 'exatc', which is no capability: name equation, emulator, earlier, levels, .*\.$"
     )

@@ -288,6 +288,21 @@ def test_the_best_so_far_follows_sense_constraints_and_order_of_results(
     assert values(shown(uri)["campaign:heat"], "best_so_far") == [(1, 4.0), (2, 4.0), (3, 3.0)]
 
 
+def test_a_run_of_a_coarser_level_says_which_and_is_no_result_of_the_campaign(
+    ledger: Ledger, tracker: Tracker, uri: str
+) -> None:
+    create(ledger, spec={**SPEC, "levels": [{"cells": 24, "cost": 0.1}]})
+    (coarse,), (fine,) = propose(ledger, 0, 1.0, level=0), propose(ledger, 1, 1.0)
+    complete(ledger, start(ledger, coarse), temperature=9.0)
+    complete(ledger, start(ledger, fine), temperature=3.0)
+    tracker.export(ledger)
+    runs = shown(uri)
+    assert values(runs["campaign:heat"], "best_so_far") == values(runs["campaign:heat"], "temperature") == [(1, 3.0)]
+    assert values(runs["trial:heat-0001"], "temperature") == [(1, 9.0)]
+    told = [runs[f"trial:heat-000{number}"]["tags"].get("fieldcraft.level") for number in (1, 2)]
+    assert told == ['{"cells":24,"cost":0.1}', None]
+
+
 def test_no_feasible_result_shows_no_best(ledger: Ledger, uri: str, fields: FieldStore) -> None:
     create(ledger)
     (only,) = propose(ledger, 0, 1.0)

@@ -1,14 +1,20 @@
 """Campaigns whose simulator has levels: what runs, what counts, what is shown, and what an approval binds."""
 
+import asyncio
 import csv
 
 import numpy as np
 import pytest
+from desk_site import TOKENS, Browser, desk, people
 from mesh import LEVELS, mesh, of_level
 from small import alter
 
 from fieldcraft.flows.analysis.best import best_of
 from fieldcraft.flows.analysis.levels import level_said
+from fieldcraft.flows.desk.board import Standing
+from fieldcraft.flows.desk.pages.overview import glance
+from fieldcraft.flows.notebook.tables import trials_table
+from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.steps.train import lesson_of
 from fieldcraft.flows.views.data import show_data, status_data, trace_data
 from fieldcraft.flows.views.export import export_csv
@@ -69,7 +75,8 @@ def test_only_results_of_the_target_count(ended):
     assert min(trial.outputs["value"] for trial in lower) < min(own), "else this shows nothing"
     assert ended.campaign.objective.best(lower) is None
     status = status_data(ended.ledger, record)
-    assert status["states"] == {"COMPLETED": len(own)}
+    assert (status["states"], status["trials"]) == ({"COMPLETED": len(own)}, len(own))
+    assert glance(Standing(record, 1, 0.0, status, summaries))["settled"] == len(own)
     assert sum(sum(each["states"].values()) for each in status["levels"]) == len(lower)
 
 
@@ -94,12 +101,15 @@ def test_levels_are_shown_in_words_wherever_a_trial_is(ended, tmp_path):
     ]
     trial = of_level(ended.ledger.trials("b"), 0)[0]
     assert "level 12 cells (0.05 of a run): " in status_text(ended.ledger, record)
-    assert "12 cells (0.05 of a run): no result of the campaign" in show_text(ended.ledger, trial)
+    assert "12 cells (0.05 of a run), a coarser run that is no result" in show_text(ended.ledger, trial)
     assert show_data(ended.ledger, trial)["level"] == "level 12 cells (0.05 of a run)"
     assert trace_data(ended.ledger, trial, None, None)["trial"]["level"] == "level 12 cells (0.05 of a run)"
     export_csv(ended.ledger, "b", tmp_path / "b.csv")
-    rows = list(csv.DictReader((tmp_path / "b.csv").open()))
+    with (tmp_path / "b.csv").open() as file:
+        rows = list(csv.DictReader(file))
     assert {row["level"] for row in rows} == {"", "12 cells", "24 cells"}
+    table = trials_table(record, ended.ledger.summaries("b"), [])
+    assert table["level"].tolist() == [row["level"] for row in rows]
 
 
 def test_a_resumed_campaign_is_the_uninterrupted_one(ended, tmp_path, monkeypatch):
@@ -129,6 +139,12 @@ def test_an_approval_binds_the_level_and_a_change_outside_the_ledger_is_noticed(
     assert first.digest == trial_digest(first.design, record.digest, 0) != trial_digest(first.design, record.digest)
     entry = queue_data(made.ledger, record)["waiting"][0]
     assert entry["level"] == "level 12 cells (0.05 of a run)" in queue_text(queue_data(made.ledger, record), 0.0)
+    monkeypatch.setenv("FIELDCRAFT_PEOPLE", str(people(tmp_path / "people.yaml")))
+    with asyncio.Runner() as Browser.runner:
+        browser = Browser(desk(settings_from(home=made.settings.home))).sign_in(TOKENS["carla"])
+        for page in ("/queue/b", "/campaign/b", "/campaign/b/trial/b-0001"):
+            assert "level 12 cells (0.05 of a run)" in browser.get(page).said, page
+    monkeypatch.delenv("FIELDCRAFT_PEOPLE")
     made.ledger.approve(first.id, first.expect, first.digest, "ana", "", "manual", 1, code=made.code)
     alter(made.settings.home, f"UPDATE trials SET origin = json_set(origin, '$.level', 1) WHERE id = '{first.id}'")
     close_idle()
