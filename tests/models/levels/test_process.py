@@ -180,8 +180,8 @@ def test_the_target_runs_what_a_cheap_level_like_it_has_run():
         assert level is None and design == pytest.approx(x[0])
 
 
-def proposed(data, surrogate, q=1, waiting=()):
-    algorithm = Algorithm(Sobol(), 1, surrogate, LogEI(), Multistart(n_samples=64, n_starts=2))
+def proposed(data, surrogate, q=1, waiting=(), n_initial=1):
+    algorithm = Algorithm(Sobol(), n_initial, surrogate, LogEI(), Multistart(n_samples=64, n_starts=2))
     posterior = algorithm.fit(data, np.random.default_rng(0))
     none = np.empty((0, 2))
     return posterior, algorithm.propose(posterior, data, none, SPACE, q, np.random.default_rng(1), waiting)
@@ -193,6 +193,16 @@ def test_a_batch_has_levels_and_no_design_twice_at_one_level():
     again = proposed(observed(costs=(1e-3, 2e-3)), Auto(), q=3, waiting=[found.X, found.X])[1]
     runs = [*((level, *x) for level, x in zip(again.levels, again.X, strict=True)), (0, *found.X[0]), (1, *found.X[0])]
     assert len(again.levels) == 3 and len(set(runs)) == 5
+
+
+def test_beside_a_level_unlike_the_target_its_start_is_completed_without_levels():
+    wave = LevelResults(0, 0.1, X0, np.cos(9 * X0[:, :1] - 7 * X0[:, 1:]))
+    data = replace(observed(levels=(0.1,), lower=(wave,)), X=Z, y=hill(Z))
+    candidates = Auto(candidates=("exact_gp", "multilevel_gp"))
+    posterior, found = proposed(data, candidates, q=2, n_initial=len(Z) + 1)
+    assert posterior.name == "exact_gp" and "correlation of level 0" in posterior.remarks["out.multilevel_gp"]
+    assert found.levels == (None, None) and found.X[0] == pytest.approx(X0[0])
+    assert np.abs(found.X[1] - X0).max(axis=1).min() > 1e-3, "the start has one design more"
 
 
 def test_constraints_learn_from_their_own_results_of_the_levels():
