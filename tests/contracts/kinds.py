@@ -2,7 +2,11 @@
 
 import dataclasses
 import importlib
+import random
 from pathlib import Path
+
+import numpy as np
+import torch
 
 from fieldcraft.flows.spec.registry import build
 
@@ -38,6 +42,12 @@ def public_class(package, kind):
 
 def is_frozen_dataclass(cls):
     return dataclasses.is_dataclass(cls) and cls.__dataclass_params__.frozen
+
+
+def generators():
+    """State of the global generators, of which each number drawn is a part."""
+    drawn = np.random.get_state(legacy=False)["state"]
+    return random.getstate(), drawn["key"].tolist(), drawn["pos"], torch.get_rng_state().tolist()
 
 
 def problem_of(kind, **options):

@@ -1,14 +1,13 @@
 """The contract of models/rival.py, for every file in models/rivals: the packages themselves, on two small spaces."""
 
 import logging
-import random
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import torch
 from botorch.acquisition.analytic import LogExpectedImprovement
-from kinds import is_frozen_dataclass, kinds, public_class
+from kinds import generators, is_frozen_dataclass, kinds, public_class
 
 from fieldcraft.models.algorithm import Algorithm
 from fieldcraft.models.capability import Capability, provided, required
@@ -103,10 +102,6 @@ class Asked:
     whole: Array
     silent: bool
     untouched: bool
-
-
-def generators():
-    return (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist())
 
 
 @pytest.fixture(scope="module", params=kinds(PACKAGE))

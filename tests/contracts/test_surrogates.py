@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
-from kinds import is_frozen_dataclass, kinds, public_class
+from kinds import generators, is_frozen_dataclass, kinds, public_class
 
 from fieldcraft.models.acquisitions.hypervolume_thompson import HypervolumeThompson
 from fieldcraft.models.observations import Aim, EarlierResults, Emulator, LevelResults, Observations, Physics
@@ -120,11 +120,10 @@ class Again:
 
 @pytest.fixture(scope="module")
 def again(surrogate):
-    checkpoints, before, numpy_before = [], torch.get_rng_state(), np.random.get_state()[1].copy()
+    checkpoints, before = [], generators()
     made = fit(surrogate, report=lambda step, metrics, checkpoint: checkpoints.append(checkpoint()))
     made.draw(1, np.random.default_rng(0))
-    same = torch.equal(torch.get_rng_state(), before) and (np.random.get_state()[1] == numpy_before).all()
-    return Again(made, checkpoints, same)
+    return Again(made, checkpoints, generators() == before)
 
 
 def assert_equal(one, other):
