@@ -339,6 +339,16 @@ def test_the_table_of_computed_objectives_is_that_of_the_stored_benchmark():
     assert f"on the reaction they took {said}" in " ".join(text_of("docs/outputs.md").split())
 
 
+def test_the_table_of_levels_is_that_of_the_stored_benchmark():
+    rows = results("benchmarks/results/levels")["rows"]
+    for row in table("docs/levels.md", "simulator and levels | alone"):
+        (family,) = re.findall(r"\(`(\w+)`\)", row["simulator and levels"])
+        for title, method in (("alone", "alone"), ("with levels", "levels")):
+            own = sorted((r for r in rows if (r["family"], r["method"]) == (family, method)), key=lambda r: r["seed"])
+            assert row[title] == ", ".join("-" if r["cost"] is None else f"{r['cost']:.3g}" for r in own)
+            assert len(own) == 5
+
+
 def test_the_table_of_a_studys_cells_is_that_of_the_stored_benchmark():
     found = {(row["cell"], row["tree"]): row for row in results("benchmarks/results/cells")["rows"]}
     rows = table("docs/methods.md", "cell, its problem | start")
