@@ -100,8 +100,9 @@ class Known:
 
     def summaries(self, name):
         outputs = [{"value": 5.0 - number} for number in range(self.settled)]
+        same = {"state": TrialState.COMPLETED, "imported": False, "level": None, "counts": True}
         return [
-            SimpleNamespace(state=TrialState.COMPLETED, imported=False, outputs=each, id=f"seen-{number:04d}")
+            SimpleNamespace(**same, outputs=each, id=f"seen-{number:04d}")
             for number, each in enumerate(outputs, start=1)
         ]
 
