@@ -8,8 +8,10 @@ import numpy as np
 
 from fieldcraft.flows.errors import InputError
 from fieldcraft.models.capability import Capability, provided, required
+from fieldcraft.physics.outputs.checks import require_computable
 from fieldcraft.physics.outputs.distance import Distance
 from fieldcraft.physics.outputs.output import Output
+from fieldcraft.physics.problem import Problem
 from fieldcraft.physics.space import Continuous, Design, Integer
 from fieldcraft.storage.records import Trial, TrialSummary
 
@@ -35,6 +37,18 @@ def completed(campaign: "Campaign", values: Mapping[str, float], design: Design,
             "they are right, the formula must give a number for them, such as by max(..., 0.001). Nothing was recorded."
         )
     return found
+
+
+def require_outputs(problem: Problem) -> None:
+    """Accept a problem if its outputs can be made, and each computed one from what every trial has.
+
+    Raises:
+        InputError: an output has options that contradict each other, or ``require_computable`` refuses them.
+    """
+    try:
+        require_computable(problem.outputs, problem.space)
+    except ValueError as error:
+        raise InputError(f"problem: {error}") from None
 
 
 def require_measured(campaign: "Campaign", name: str, where: str) -> None:

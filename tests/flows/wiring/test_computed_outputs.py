@@ -210,3 +210,13 @@ def test_a_program_gives_the_parts_and_a_value_that_is_not_finite_fails_its_tria
         else:
             assert (trial.state, trial.failure) == ("FAILED", "unknown")
             assert "evaluate: output 'rate' is nan" in made.run("show", trial.id)[1]
+
+
+def test_a_misspelt_name_in_a_python_problem_is_told_by_check(tmp_path, monkeypatch):
+    problems = tmp_path / "plugins" / "problems"
+    problems.mkdir(parents=True)
+    (problems / "kiln.py").write_text(PROBLEM.replace("made / sqrt(time)", "made / sqrt(tme)"))
+    text = CAMPAIGN.partition("problem:")[0] + "problem: {kind: kiln}\nsimulator: {kind: function}\n"
+    made = bench(tmp_path, text + "algorithm: {start: {n: 4}}\nbudget: {trials: 4}\n", monkeypatch)
+    status, _, error = made.run("check", made.file)
+    assert (status, "problem: The formula of 'rate' reads 'tme'" in error) == (2, True), error
