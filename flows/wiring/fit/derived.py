@@ -114,6 +114,8 @@ def only_number(campaign: "Campaign") -> str | None:
         return f"the surrogate {kinds.surrogate and kinds.surrogate.kind} learns what the objective alone has"
     if campaign.spec.warm_start:
         return "the earlier campaign of warm_start teaches one number"
+    if campaign.levels:
+        return "coarser levels of the simulator teach one number"
     if kinds.repeats:
         return "repeats weighs results of one number"
     if (

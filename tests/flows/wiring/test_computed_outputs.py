@@ -220,3 +220,45 @@ def test_a_misspelt_name_in_a_python_problem_is_told_by_check(tmp_path, monkeypa
     made = bench(tmp_path, text + "algorithm: {start: {n: 4}}\nbudget: {trials: 4}\n", monkeypatch)
     status, _, error = made.run("check", made.file)
     assert (status, "problem: The formula of 'rate' reads 'tme'" in error) == (2, True), error
+
+
+SIMULATOR = """\
+from dataclasses import dataclass
+from typing import ClassVar
+
+import xarray as xr
+
+from fieldcraft.physics.problem import Simulator
+
+
+@dataclass(frozen=True)
+class Kiln(Simulator):
+    idempotent: ClassVar[bool] = True
+    cells: int = 8
+
+    def run(self, problem, design, rng):
+        made, time = 1 + design["T"] * (1 - 1 / self.cells), 2 - design["T"]
+        return xr.Dataset({"made": ((), made, {"units": ""}), "time": ((), time, {"units": ""})})
+"""
+
+
+def test_coarser_levels_teach_a_computed_objective(tmp_path, monkeypatch):
+    for folder, text in (("problems", PROBLEM), ("simulators", SIMULATOR)):
+        (tmp_path / "plugins" / folder).mkdir(parents=True)
+        (tmp_path / "plugins" / folder / "kiln.py").write_text(text)
+    text = CAMPAIGN.partition("problem:")[0] + (
+        "problem: {kind: kiln}\nsimulator: {kind: kiln}\nlevels: [{cells: 4, cost: 0.1}]\n"
+        "dispatcher: {kind: inline, parallel: 7}\nalgorithm: {kind: auto, start: {n: 5}}\nbatch: 7\n"
+        "budget: {trials: 3, cost: 8}\n"
+    )
+    made = bench(tmp_path, text, monkeypatch)
+    said = "".join(made.run("check", made.file)[1:])
+    assert "its number is learnt: coarser levels of the simulator teach one number" in said
+    for _ in range(2):
+        made.make_pass()
+    trials = [trial for trial in made.ledger.trials("oven") if trial.state == "COMPLETED"]
+    assert {trial.level for trial in trials} == {0, None} and all("rate" in trial.outputs for trial in trials)
+    data = observations(made.site.campaign, trials, None)
+    assert data.composite is None
+    rates = [trial.outputs["rate"] for trial in trials if trial.level == 0]
+    np.testing.assert_array_equal(data.lower[0].Y[:, 0], rates)
