@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from bench import Bench, bench
 
+from fieldcraft.flows.analysis.noise import noisy_constraints
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
@@ -262,3 +263,10 @@ def test_coarser_levels_teach_a_computed_objective(tmp_path, monkeypatch):
     assert data.composite is None
     rates = [trial.outputs["rate"] for trial in trials if trial.level == 0]
     np.testing.assert_array_equal(data.lower[0].Y[:, 0], rates)
+
+
+def test_a_constraint_that_is_computed_from_a_noisy_result_is_noisy():
+    limit, part = {"name": "g", "formula": "raw - 5"}, {"name": "raw", "plain": True}
+    for sd, noisy in (({}, False), ({"sd": 0.1}, True)):
+        assert noisy_constraints({}, [{"name": "y"}, limit, part | sd], people=False) is noisy
+    assert not noisy_constraints({}, [{"name": "y"}, {"name": "g"}, part | {"sd": 0.1}], people=False)
