@@ -32,11 +32,12 @@ def require_known_noise(campaign: "Campaign") -> None:
     """Accept ``noise: known`` of a surrogate if the noise of all that it learns is stated, or people may state it.
 
     Raises:
-        InputError: nothing states the noise of an output.
+        InputError: nothing states the noise of an output, or nothing can, for its number is learnt and computed.
     """
     if campaign.spec.noise is not None and not campaign.spec.noise.fitted:
         return
     words, stated = campaign.algorithm, {output.name: output.sd for output in campaign.problem.outputs}
+    derived = {output.name for output in campaign.problem.outputs if output.formula is not None}
     own = words.constraints.surrogate
     parts = tuple(part.name for part in parts_of(campaign)) if only_number(campaign) is None else ()
     learners = (
@@ -47,6 +48,11 @@ def require_known_noise(campaign: "Campaign") -> None:
         if getattr(surrogate, "noise", None) != "known":
             continue
         weighs = _weighs(surrogate)
+        if computed := [name for name in names if name in derived]:
+            raise InputError(
+                f"algorithm.{word}.noise is known, and {', '.join(computed)} is computed and learnt by its number: "
+                "nobody can state its noise. Leave noise: known out."
+            )
         unknown = [name for name in names if stated[name] is None or not weighs]
         if unknown and not (weighs and campaign.dispatcher.by_people):
             remedies = "State noise: {sd: ...} in the campaign file" + (", or the output's sd" if weighs else "")

@@ -25,6 +25,13 @@ RATIO = [
     {"name": "colour", "plain": True},
 ]
 TARGET = [{"name": "hardness", "unit": "HRC", "target": 40}]
+SOFT = {"name": "soft", "formula": "38 - hardness"}
+KNOWN = {
+    "start": {"n": 3},
+    "surrogate": {"kind": "exact_gp", "noise": "known"},
+    "acquisition": {"kind": "log_ei"},
+    "maximizer": {"kind": "multistart"},
+}
 CAMPAIGN = """\
 name: oven
 seed: 3
@@ -139,7 +146,8 @@ def test_a_table_of_earlier_results_is_completed_too(tmp_path, monkeypatch):
         (RATIO, {"sense": "maximize", "algorithm": {"kind": "gp_ts"}}, "learnt through yield"),
         (TARGET, {"algorithm": {"kind": "gp_ucb"}}, "its number is learnt: the acquisition ucb scores one number"),
         (TARGET, {"algorithm": {"kind": "optuna_tpe"}}, "its number is learnt: the rival optuna_tpe takes one number"),
-        ([*TARGET, {"name": "soft", "formula": "38 - hardness"}], {}, r"computed \(soft\) are learnt by their numbers"),
+        (TARGET, {"algorithm": KNOWN}, "learnt through hardness"),
+        ([*TARGET, SOFT], {}, r"computed \(soft\) are learnt by their numbers"),
     ],
 )
 def test_check_says_how_an_objective_is_learnt(results, keys, said, tmp_path):
@@ -157,6 +165,11 @@ def test_check_says_how_an_objective_is_learnt(results, keys, said, tmp_path):
         ([{"name": "a", "bnad": [1, 2]}], {"sense": "minimize"}, "bnad"),
         ([{"name": "a", "band": [2, 1]}], {}, r"a has the band \[2.0, 1.0\]: swap its ends"),
         ([{"name": "a", "target": float("nan")}], {}, "target"),
+        (
+            [*TARGET, SOFT],
+            {"algorithm": KNOWN},
+            r"surrogate\.noise is known, and soft is computed and learnt by its num",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(results, keys, message, tmp_path):
