@@ -9,6 +9,7 @@ from bench import Bench, bench
 
 from fieldcraft.flows.analysis.noise import noisy_constraints
 from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.notebook.opening import campaign
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.flows.steps import acquire, decide, train
@@ -283,3 +284,16 @@ def test_a_constraint_that_is_computed_from_a_noisy_result_is_noisy():
     for sd, noisy in (({}, False), ({"sd": 0.1}, True)):
         assert noisy_constraints({}, [{"name": "y"}, limit, part | sd], people=False) is noisy
     assert not noisy_constraints({}, [{"name": "y"}, {"name": "g"}, part | {"sd": 0.1}], people=False)
+
+
+def test_a_target_from_a_notebook_needs_no_sense(tmp_path):
+    problem = {"kind": "declared", "variables": [{"name": "x", "low": 0, "high": 1}], "results": TARGET}
+    opened = campaign("steel", problem=problem, budget=8, home=tmp_path, approval="auto")
+    (trial,) = opened.ask().index
+    assert "hardness_distance 5 HRC, hardness 35 HRC" in opened.tell(trial, 35)
+    opened.tell(trial, {"hardness": 41})
+    assert opened.trials.loc[trial, "hardness_distance"] == 1.0
+    with pytest.raises(
+        InputError, match=r"hardness_distance is computed \(distance of hardness from 40\): give hardness"
+    ):
+        opened.tell(trial, {"hardness_distance": 1})
