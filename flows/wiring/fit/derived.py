@@ -1,7 +1,8 @@
 """Outputs that are computed from measured ones: their values, how a model learns them, and what refuses them."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -62,6 +63,16 @@ def require_measured(campaign: "Campaign", name: str, where: str) -> None:
         raise InputError(
             f"{where}{name} is computed ({output.formula}): give {', '.join(output.formula.names)}, and leave it out."
         )
+
+
+def require_measured_columns(campaign: "Campaign", columns: Iterable[str], file: Path) -> None:
+    """Accept a table of results if none of its columns is an output that is computed, or the deviation of one.
+
+    Raises:
+        InputError: one is.
+    """
+    for column in columns:
+        require_measured(campaign, column.removesuffix(" sd"), f"{file}: column {column!r}: ")
 
 
 def require_derived(campaign: "Campaign") -> None:

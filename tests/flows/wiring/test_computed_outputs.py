@@ -136,7 +136,13 @@ def test_a_table_of_earlier_results_is_completed_too(tmp_path, monkeypatch):
     table.write_text("x,yield [g],impurity [g],smoke,colour\n0.25,3,0,-1,0\n")
     status, _, error = made.run("import", made.file, table)
     assert (status, "line 2: purity = yield / impurity + 0 * x is inf" in error) == (2, True), error
+    table.write_text("x,yield [g],impurity [g],smoke,colour,purity\n0.25,3,2,-1,0,99\n")
+    status, _, error = made.run("import", made.file, table)
+    assert status == 2 and "column 'purity': purity is computed (yield / impurity + 0 * x): give yield" in error
     assert len(made.ledger.trials("oven")) == 1
+    table.write_text("trial,yield [g],purity sd\noven-0002,3,1\n")
+    status, _, error = made.run("record", "--csv", table)
+    assert status == 2 and "column 'purity sd': purity is computed" in error
 
 
 @pytest.mark.parametrize(
