@@ -17,6 +17,7 @@ from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.context import site_of
 from fieldcraft.flows.wiring.fit.derived import told
 from fieldcraft.flows.wiring.observations import observations
+from fieldcraft.flows.wiring.physics import stated_noise
 
 RATIO = [
     {"name": "purity", "formula": "yield / impurity + 0 * x"},
@@ -140,7 +141,7 @@ def test_a_table_of_earlier_results_is_completed_too(tmp_path, monkeypatch):
     status, _, error = made.run("import", made.file, table)
     assert status == 2 and "column 'purity': purity is computed (yield / impurity + 0 * x): give yield" in error
     assert len(made.ledger.trials("oven")) == 1
-    table.write_text("trial,yield [g],purity sd\noven-0002,3,1\n")
+    table.write_text("trial,yield [g],purity sd\noven-0001,3,1\n")
     status, _, error = made.run("record", "--csv", table)
     assert status == 2 and "column 'purity sd': purity is computed" in error
 
@@ -160,6 +161,17 @@ def test_a_table_of_earlier_results_is_completed_too(tmp_path, monkeypatch):
 def test_check_says_how_an_objective_is_learnt(results, keys, said, tmp_path):
     campaign = wired(tmp_path, results, **keys)
     assert re.search(said, told(campaign))
+
+
+def test_check_says_which_stated_deviations_nothing_learns_from(tmp_path):
+    results = [RATIO[0], RATIO[1], RATIO[2] | {"sd": 0.1}, RATIO[3], RATIO[4] | {"sd": 0.2}]
+    parts, number = (
+        stated_noise.told(wired(tmp_path, results, sense="maximize", algorithm={"kind": kind}))
+        for kind in ("gp_ei", "gp_ucb")
+    )
+    assert "the problem states the standard deviation of yield, and the surrogate weighs each result by it" in parts
+    assert "The standard deviation of colour is not used" in parts
+    assert number == "The standard deviation of yield, colour is not used: no surrogate learns that result."
 
 
 @pytest.mark.parametrize(
