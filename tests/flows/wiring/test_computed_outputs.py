@@ -13,6 +13,9 @@ from fieldcraft.flows.notebook.opening import campaign
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.flows.steps import acquire, decide, train
+from fieldcraft.flows.studies.plan.spec import StudyProblem
+from fieldcraft.flows.studies.scoring.results import sense_of
+from fieldcraft.flows.views.regret import optimum_of
 from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.context import site_of
 from fieldcraft.flows.wiring.fit.derived import told
@@ -315,3 +318,20 @@ def test_a_target_from_a_notebook_needs_no_sense(tmp_path):
         InputError, match=r"hardness_distance is computed \(distance of hardness from 40\): give hardness"
     ):
         opened.tell(trial, {"hardness_distance": 1})
+
+
+def test_a_distance_is_minimised_in_a_study_and_has_its_known_optimum(tmp_path, monkeypatch):
+    problem = StudyProblem(problem={"kind": "kiln"}, start={"n": 1}, budget={"trials": 2})
+    assert [sense_of(problem, {"maximize": each}) for each in (False, True)] == ["minimize", None]
+    (tmp_path / "plugins" / "problems").mkdir(parents=True)
+    text = PROBLEM.replace('Formula("made / sqrt(time)")', 'Distance("made", 1.5, 1.5)')
+    text = text.replace("import Output,", "import Optimum, Output,").replace(
+        "formula import Formula", "distance import Distance"
+    )
+    text += (
+        "\n    def optimum(self, sense):\n        return Optimum({'T': 0.5}, 0.0) if sense == 'minimize' else None\n"
+    )
+    (tmp_path / "plugins" / "problems" / "kiln.py").write_text(text)
+    monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(tmp_path / "plugins"))
+    made = wired(tmp_path, [], problem={"kind": "kiln"}, simulator={"kind": "function"}, dispatcher={"kind": "inline"})
+    assert optimum_of(made).value == 0.0
