@@ -1,4 +1,4 @@
-"""What refuses outputs that cannot be computed, of a campaign file or of a problem in Python."""
+"""Checks of outputs that are computed, of a campaign file or of a problem in Python."""
 
 from collections.abc import Sequence
 
