@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from fieldcraft.physics.operators import LinearEquation as LinearEquation
     from fieldcraft.physics.operators import LinearSystem as LinearSystem
     from fieldcraft.physics.operators import System as System
+    from fieldcraft.physics.outputs.distance import Distance as Distance
+    from fieldcraft.physics.outputs.formula import Formula as Formula
     from fieldcraft.physics.parametric.discrete import DiscreteSystem as DiscreteSystem
     from fieldcraft.physics.parametric.discrete import Majorant as Majorant
     from fieldcraft.physics.parametric.edges import Edge as Edge
@@ -84,6 +86,8 @@ _NAMES = {
     "physics.constraints": ("LinearConstraint", "LinearEquality", "QuadraticConstraint"),
     "physics.domain": ("Axis", "Domain"),
     "physics.operators": ("Equation", "LinearEquation", "LinearSystem", "System"),
+    "physics.outputs.distance": ("Distance",),
+    "physics.outputs.formula": ("Formula",),
     "physics.parametric.discrete": ("DiscreteSystem", "Majorant"),
     "physics.parametric.edges": ("Edge",),
     "physics.parametric.nonlinear": ("Nonlinear",),

@@ -18,13 +18,14 @@ def noisy(spec: Mapping[str, Any], outputs: Sequence[Mapping[str, Any]], *, peop
 
 
 def noisy_constraints(spec: Mapping[str, Any], outputs: Sequence[Mapping[str, Any]], *, people: bool) -> bool:
-    """True if results of the constraints are noisy too. Noise that a campaign adds is on its objective alone."""
+    """True if results of the constraints are noisy too. Noise that a campaign adds is on its objective alone.
+
+    One that is computed counts as noisy where any output has a standard deviation: it may read that one.
+    """
     objectives = sum(bool(output.get("objective")) for output in outputs) or 1
-    return (
-        people
-        or _noisy_program(spec)
-        or any(output.get("sd") for output in outputs[objectives:] if not output.get("plain"))
-    )
+    limits = [output for output in outputs[objectives:] if not output.get("plain")]
+    known = outputs if any(output.get("formula") for output in limits) else limits
+    return people or _noisy_program(spec) or any(output.get("sd") for output in known)
 
 
 def _noisy_program(spec: Mapping[str, Any]) -> bool:

@@ -36,6 +36,7 @@ def campaign(
             choice, a mapping (``{"low": 1, "high": 5, "whole": True}``) for everything that the problem ``declared``
             knows. Beside ``problem``, narrower bounds ``(low, high)`` of its variables.
         minimize: Result to minimise, by name or as ``{name: unit}``; several make a campaign of several objectives.
+            Needed neither beside ``sense`` nor for a ``problem`` that seeks a target or a band.
         maximize: Result or results to maximise, beside or instead of those.
         constraints: Further results, each of which must come out <= 0.
         budget: Number of trials, or the budget of a campaign file.
@@ -55,7 +56,7 @@ def campaign(
         return OpenCampaign(settings, campaign_of(open_ledger(settings.ledger), str(name)).name)
     goals = {sense: _results(named) for sense, named in (("minimize", minimize), ("maximize", maximize))}
     several = [{**goal, "objective": sense} for sense, named in goals.items() for goal in named]
-    if not several:
+    if not several and "problem" not in further:
         raise InputError(f"{name}: give minimize or maximize, with the name of a result.")
     stated: dict[str, Any] = {"name": str(name), "seed": 0}
     results = [*(several if len(several) > 1 else goals["minimize"] + goals["maximize"]), *_results(constraints)]
@@ -65,7 +66,7 @@ def campaign(
         stated["problem"] = {"kind": "declared", "variables": _variables(space or {}), "results": results}
     elif space is not None:
         stated["space"] = {variable: list(bounds) for variable, bounds in space.items()}
-    stated["algorithm"] = {"kind": "auto" if len(several) == 1 else "gp_ehvi"}
+    stated["algorithm"] = {"kind": "gp_ehvi" if len(several) > 1 else "auto"}
     if "simulator" not in further:
         stated["dispatcher"] = {"kind": "lab"}
     if budget is not None:

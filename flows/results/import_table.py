@@ -19,7 +19,7 @@ from fieldcraft.flows.text import quoted, shown
 from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.flows.wiring.campaign_file import read
 from fieldcraft.flows.wiring.create import created
-from fieldcraft.flows.wiring.fit.derived import completed
+from fieldcraft.flows.wiring.fit.derived import completed, require_measured_columns
 from fieldcraft.physics.space import SpaceError
 from fieldcraft.storage.fields import FieldStore, content_digest, fields_at
 from fieldcraft.storage.open_ledger import open_ledger
@@ -126,6 +126,7 @@ def _lines(campaign: Campaign, table: Table) -> list[_Line]:
                 f"{table.file}: no column {name!r}.{hint} Columns: {', '.join(table.units)}. '--map COLUMN={name}' "
                 "names another; nothing was imported."
             )
+    require_measured_columns(campaign, table.units, table.file)
     table.require_units({**variables, **outputs, **{f"{name} sd": unit for name, unit in outputs.items()}})
     if not table.rows:
         raise InputError(f"{table.file}: holds no line below the header. Nothing was imported.")

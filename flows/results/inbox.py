@@ -37,6 +37,7 @@ from fieldcraft.flows.spec.base import faults_of, no_truth
 from fieldcraft.flows.text import HUGE, one_line
 from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.flows.wiring.context import ACTOR, Site
+from fieldcraft.flows.wiring.fit.derived import require_measured_columns
 from fieldcraft.storage.failpoints import commit_point
 from fieldcraft.storage.field_store.staging import sync
 from fieldcraft.storage.fields import FieldError
@@ -159,6 +160,7 @@ def measurements_of(campaign: Campaign, file: Path, within: Path | None = None) 
     table = read_table(file)
     if not {"key", "trial"} & table.units.keys():
         raise InputError(f"{file}: has neither a column 'key' nor 'trial'. Name the trial of each line.")
+    require_measured_columns(campaign, table.units, file)
     units = {output.name: output.unit for output in campaign.problem.measured}
     doubts = {f"{name} sd": unit for name, unit in units.items()}
     table.require_units({**campaign.problem.space.units, **units, **doubts})

@@ -107,11 +107,17 @@ def _read(
         except SpaceError as error:
             left[trial.id] = str(error)
             continue
-        yield _known(campaign, trial, result, fields)
+        found = _known(campaign, trial, result, fields)
+        try:
+            outputs = completed(campaign, found.outputs, trial.actual, trial.id)
+        except InputError as error:
+            left[trial.id] = str(error)
+        else:
+            yield found.model_copy(update={"outputs": outputs})
 
 
 def _known(campaign: Campaign, trial: Trial, result: Result, fields: FieldStore) -> Known:
-    """One trial with the outputs that the new target reads from its field."""
+    """One trial with the measured outputs that the new target reads from its field."""
     assert result.field is not None
     dataset = fields.read(result.field)
     try:
@@ -121,5 +127,4 @@ def _known(campaign: Campaign, trial: Trial, result: Result, fields: FieldStore)
             f"{trial.id}: problem {campaign.spec.problem.kind!r} cannot read its outputs from the field. {error} "
             "Nothing was adopted."
         ) from None
-    outputs = completed(campaign, outputs, trial.actual, trial.id)
     return Known(design=trial.actual, outputs=outputs, field=result.field, details={"trial": trial.id})

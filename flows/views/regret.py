@@ -20,7 +20,8 @@ def optimum_of(campaign: Campaign, sense: Sense | None = None) -> Optimum | None
 
     Of several equally good optima only the one that the problem states is checked.
     """
-    asked = sense or campaign.spec.sense
+    distance: Sense | None = None if campaign.objective.goals else "minimize"  # a target or a band states no sense
+    asked = sense or campaign.spec.sense or distance
     known = None if asked is None else campaign.problem.optimum(asked)
     if known is None:
         return None

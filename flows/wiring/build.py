@@ -16,6 +16,7 @@ from fieldcraft.flows.wiring.compatibility import (
     require_one_answer,
     require_repeatable,
 )
+from fieldcraft.flows.wiring.fit.derived import require_outputs
 from fieldcraft.flows.wiring.levels.built import BuiltLevel, levels_of
 from fieldcraft.flows.wiring.named_algorithms import expanded
 from fieldcraft.flows.wiring.objectives import require_sense
@@ -69,6 +70,7 @@ def assemble(spec: CampaignSpec | NamedSpec, settings: Settings, *, algorithm: b
 
 def _built(spec: CampaignSpec | NamedSpec, settings: Settings, algorithm: bool) -> Campaign:
     problem: Problem = build("problems", spec.problem.model_dump(), settings.plugins, "problem")
+    require_outputs(problem)
     faults, space, noise_sd = Faults(), problem.space, 0.0
     with faults.noted():
         space = _space(spec, problem)

@@ -20,6 +20,9 @@ from fieldcraft.models.surrogate import Function, Posterior, coarse, means
 _SAMPLES = 256
 """Joint values of the parts by which moments are estimated."""
 
+_MOST = 700.0
+"""Logarithm of the largest moment of a part that is learnt by its logarithm."""
+
 
 @dataclass(frozen=True, eq=False)
 class CompositePosterior:
@@ -100,15 +103,15 @@ class CompositePosterior:
     def in_units(self, X: Array) -> list[tuple[float, float]]:
         """Mean and standard deviation of each noise-free part at X (1, d), in its unit.
 
-        Of a part that is learnt by its logarithm those of the log-normal: e^(m + v/2), and that times sqrt(e^v - 1).
+        Of a part that is learnt by its logarithm those of the log-normal: e^(m + v/2), and that times sqrt(e^v - 1);
+        each at most e^700, so that it is a number.
         """
         found = []
         for part, log in zip(self.parts, self.composite.logarithmic, strict=True):
             with torch.no_grad():
                 mean, variance = part.mean_var(torch.as_tensor(X))
             m, v = float(part.scaling.to_physical(float(mean[0]))), part.scaling.sd**2 * float(variance[0])
-            centre = math.exp(m + v / 2) if log else m
-            found.append((centre, centre * math.sqrt(math.expm1(v)) if log else math.sqrt(v)))
+            found.append(_log_normal(m, v) if log else (m, math.sqrt(v)))
         return found
 
     def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
@@ -163,6 +166,11 @@ class CompositePosterior:
             for j, part in enumerate(self.parts, 1)
             for name, value in getattr(part, attribute).items()
         }
+
+
+def _log_normal(m: float, v: float) -> tuple[float, float]:
+    spread = m + v + math.log(-math.expm1(-v)) / 2 if v > 0 else -math.inf
+    return math.exp(min(m + v / 2, _MOST)), math.exp(min(spread, _MOST))
 
 
 def _finite(gradient: Tensor) -> Tensor:

@@ -47,6 +47,5 @@ class Distance:
         return larger(larger(self.low - y, y - self.high), 0.0)
 
     def __str__(self) -> str:
-        if self.low == self.high:
-            return f"distance of {self.of} from {self.low:g}"
-        return f"distance of {self.of} from {self.low:g}..{self.high:g}"
+        ends = [f"{end!r}".removesuffix(".0") for end in dict.fromkeys((self.low, self.high))]
+        return f"distance of {self.of} from {'..'.join(ends)}"

@@ -21,6 +21,13 @@ _TOKEN = re.compile(
     r"|(?P<sign>\*\*|[-+*/^(),]))"
 )
 
+_PLAIN_NAME = re.compile(r"[^\W\d]\w*(?:\[\d+\])?")
+
+
+def written(name: str) -> str:
+    """A name as a formula has it: in backquotes, if it is more than letters, digits and underscores."""
+    return name if _PLAIN_NAME.fullmatch(name) else f"`{name}`"
+
 
 def larger(one: Values, other: Values) -> Values:
     """The larger of two numbers, arrays or tensors, element by element."""
@@ -260,6 +267,8 @@ def _number(value: float) -> _Node:
 def _folded(what: str, *parts: _Node) -> _Node:
     """An operation; its value, if all of its arguments are numbers."""
     node = _Node(what, parts)
+    if what == "/" and parts[1].what == "number" and parts[1].value == 0:
+        raise ValueError("A formula divides by 0: give another number.")
     if any(part.what != "number" for part in parts):
         return node
     with np.errstate(all="ignore"):

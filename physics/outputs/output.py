@@ -45,7 +45,8 @@ class Output:
 
     Raises:
         ValueError: an unknown sense, a reference that is not finite or is no objective's, an sd that is negative or
-            not finite, a plain output that is an objective, or a computed one that is plain or has an sd.
+            not finite, a plain output that is an objective, or a computed one that is plain, has an sd or a text in the
+            place of its formula.
     """
 
     name: str
@@ -59,6 +60,8 @@ class Output:
     def __post_init__(self) -> None:
         if self.plain and self.objective is not None:
             raise ValueError(f"The output {self.name!r} is plain and an objective: leave out one of them.")
+        if isinstance(self.formula, str):
+            raise ValueError(f"The output {self.name!r} has a text for a formula: give Formula({self.formula!r}).")
         if self.formula is not None and (self.plain or self.sd is not None):
             raise ValueError(
                 f"The output {self.name!r} is computed from others: leave out plain, and give the sd of those."

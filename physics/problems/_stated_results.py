@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from fieldcraft.physics.outputs.checks import require_computable
 from fieldcraft.physics.outputs.distance import Distance
-from fieldcraft.physics.outputs.formula import Formula
+from fieldcraft.physics.outputs.formula import Formula, written
 from fieldcraft.physics.outputs.output import Output, Sense
 from fieldcraft.physics.problems._declared import LATER, STRICT
-from fieldcraft.physics.space import Categorical, SearchSpace
+from fieldcraft.physics.space import SearchSpace
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,11 @@ class StatedResult:
     __pydantic_config__: ClassVar[Mapping[str, Any]] = STRICT
 
     def __post_init__(self) -> None:
-        given = [word for word in ("plain", "formula", "target", "band") if getattr(self, word) not in (None, False)]
+        given = [
+            word
+            for word in ("plain", "formula", "target", "band")
+            if getattr(self, word) is not None and getattr(self, word) is not False
+        ]
         if len(given) > 1:
             raise ValueError(f"The result {self.name!r} has {' and '.join(given)}: give one of them.")
         assert self.outputs  # which refuses a formula that is none, and a band without an inside
@@ -77,45 +82,31 @@ def outputs_of(results: Sequence[StatedResult], space: SearchSpace) -> tuple[Out
             that would be a constraint as well.
     """
     each = [output for result in results for output in result.outputs]
-    names = [output.name for output in each]
-    taken = [*names, *(space.names if len(each) > len(results) or any(one.formula for one in each) else ())]
-    if twice := next((name for name in names if taken.count(name) > 1), None):
-        raise ValueError(f"Two results or variables have the name {twice!r}: rename one.")
     counted = [output for output in each if not output.plain]
     if not counted:
         raise ValueError("Every result is plain: the first that is not is the objective.")
+    found = (*counted, *(output for output in each if output.plain))
+    require_computable(found, space)
     objectives = [output for output in counted if output.objective is not None] or counted[:1]
     for result in results:
         if result.sought and result.outputs[0] not in objectives:
             raise ValueError(
                 f"The result {result.name!r} has a target or a band and is no objective: name it first, or state "
-                f"constraints by formulas ('{result.name} - 42', met where <= 0)."
+                f"constraints by formulas ('{written(result.name)} - 42', met where <= 0)."
             )
     for output in counted:
         if isinstance(output.formula, Formula):
-            _require_readable(output, output.formula, each, objectives, space)
-    return (*counted, *(output for output in each if output.plain))
+            _require_no_constraint(output.name, output.formula, found, objectives)
+    return found
 
 
-def _require_readable(
-    output: Output, formula: Formula, each: Sequence[Output], objectives: Sequence[Output], space: SearchSpace
+def _require_no_constraint(
+    output: str, formula: Formula, outputs: Sequence[Output], objectives: Sequence[Output]
 ) -> None:
-    measured = {one.name: one for one in each if one.formula is None}
-    numbers = [v.name for v in space.variables if not isinstance(v, Categorical)]
-    always = [name for name in numbers if name not in {one.name for one in space.only_if}]
-    read = [name for name in formula.names if name in measured]
+    limits = [one.name for one in outputs if not one.plain and one.formula is None and one not in objectives]
     for name in formula.names:
-        if name not in measured and name not in always:
-            known = ", ".join((*measured, *always))
+        if name in limits:
             raise ValueError(
-                f"The formula of {output.name!r} reads {name!r}: name measured results and numeric variables that "
-                f"every design has. Known: {known}."
-            )
-    if not read:
-        raise ValueError(f"The formula of {output.name!r} reads no measured result: name one.")
-    for name in read:
-        if not measured[name].plain and measured[name] not in objectives:
-            raise ValueError(
-                f"The formula of {output.name!r} reads {name!r}, which would be a constraint too, met where <= 0: "
+                f"The formula of {output!r} reads {name!r}, which would be a constraint too, met where <= 0: "
                 f"say plain: true of {name!r}; a formula can state its limit."
             )

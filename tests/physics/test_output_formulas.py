@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from fieldcraft.physics.outputs.checks import require_computable
 from fieldcraft.physics.outputs.distance import Distance
 from fieldcraft.physics.outputs.formula import Formula
+from fieldcraft.physics.outputs.output import Output
 from fieldcraft.physics.problems._declared import StatedVariable
 from fieldcraft.physics.problems._stated_results import StatedResult
 from fieldcraft.physics.problems.declared import Declared
@@ -56,7 +58,9 @@ def test_a_formula_has_the_same_value_for_numbers_arrays_and_tensors(text, value
         ("a if b else c", "lacks an operator at 'if b else c'"),
         ("2 + 3", "reads no output: name at least one"),
         ("abs(a, b)", "gives abs 2 numbers: it takes one"),
-        ("1/0 * a", "A number of the formula is inf"),
+        ("1/0 * a", "A formula divides by 0"),
+        ("a / (2 - 2)", "A formula divides by 0"),
+        ("10^400 * a", "A number of the formula is inf"),
         ("(-2)^0.5 * a", "A number of the formula is nan"),
         ("(" * 100 + "a" + ")" * 100, "over 20 brackets and powers within each other"),
         ("2^" * 100 + "a", "over 20 brackets and powers within each other"),
@@ -131,6 +135,7 @@ def test_a_target_is_an_output_and_its_distance():
     [
         ([{"plain": True}], "Every result is plain"),
         ([{"formula": "b / 2", "target": 3.0}], "has formula and target: give one of them"),
+        ([{"formula": "b / 2", "target": 0.0}, {"plain": True}], "has formula and target: give one of them"),
         ([{"formula": "b / 2"}], "reads 'b': name measured results and numeric variables"),
         ([{"formula": "b / 2"}, {}], "'b', which would be a constraint too.*say plain: true of 'b'"),
         ([{"formula": "b / glue"}, {"plain": True}], "reads 'glue': name measured results"),
@@ -148,6 +153,30 @@ def test_a_target_is_an_output_and_its_distance():
 def test_results_that_do_not_fit_are_refused(results, message):
     with pytest.raises(ValueError, match=message):
         Declared(VARIABLES, tuple(StatedResult(name, **stated) for name, stated in zip("abcd", results, strict=False)))
+
+
+@pytest.mark.parametrize(
+    ("outputs", "message"),
+    [
+        ([Output("b", plain=True), Output("r", formula=Formula("b / 2"))], "'b' is plain and the first: name the obj"),
+        ([Output("r", formula=Formula("raw - 2")), Output("raw-b", plain=True)], "reads 'raw'.*mean '`raw-b`'"),
+        ([Output("r", formula=Formula("r / b")), Output("b", plain=True)], "reads 'r': name measured results"),
+        ([Output("r", formula=Distance("bb", 1.0, 2.0)), Output("b", plain=True)], "reads 'bb'.*Did you mean 'b'"),
+        ([Output("r", formula=Formula("b * glue")), Output("b", plain=True)], "reads 'glue': name measured results"),
+        ([Output("r", formula=Formula("b * x")), Output("b"), Output("x", plain=True)], "have the name 'x'"),
+    ],
+)
+def test_outputs_in_python_are_held_to_the_same(outputs, message):
+    space = Declared(VARIABLES, (StatedResult("y"),)).space
+    with pytest.raises(ValueError, match=message):
+        require_computable(outputs, space)
+    with pytest.raises(ValueError, match=r"a text for a formula: give Formula\('b / 2'\)"):
+        Output("r", formula="b / 2")
+
+
+def test_a_distance_says_its_ends_in_full():
+    assert str(Distance("h", 1234567.0, 1234567.0)) == "distance of h from 1234567"
+    assert str(Distance("h", -0.1, 1e-7)) == "distance of h from -0.1..1e-07"
 
 
 def test_one_name_stands_for_one_number():

@@ -131,7 +131,7 @@ def _problem(study: StudySpec, problem: StudyProblem, cells: Sequence[Found]) ->
     return {
         "problem": problem.name,
         "kind": problem.problem.kind,
-        "sense": problem.sense,
+        "sense": sense_of(problem, first),
         "trials": problem.budget.trials,
         "start": problem.start.n,
         **{key: first[key] for key in _OF_PROBLEM},
@@ -141,6 +141,11 @@ def _problem(study: StudySpec, problem: StudyProblem, cells: Sequence[Found]) ->
         "rows": sorted(rows, key=lambda row: or_infinite(row["shared_mean"] if seeds else row["mean"])),
         **({"metric": metric, "constraints": first["constraints"], "spreads": spreads.listed} if spreads else {}),
     }
+
+
+def sense_of(problem: StudyProblem, cell: Mapping[str, Any]) -> str | None:
+    """Sense of a problem's only objective; None for several. A distance from a target states none: a cell knows it."""
+    return problem.sense or ("minimize" if cell.get("maximize") is False else None)
 
 
 _OF_PROBLEM = ("objective", "unit", "noise_sd", "range", "optimum", "oracle")

@@ -1,15 +1,18 @@
 """Outputs that are computed from measured ones: their values, how a model learns them, and what refuses them."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fieldcraft.flows.errors import InputError
 from fieldcraft.models.capability import Capability, provided, required
+from fieldcraft.physics.outputs.checks import require_computable
 from fieldcraft.physics.outputs.distance import Distance
 from fieldcraft.physics.outputs.output import Output
+from fieldcraft.physics.problem import Problem
 from fieldcraft.physics.space import Continuous, Design, Integer
 from fieldcraft.storage.records import Trial, TrialSummary
 
@@ -37,6 +40,18 @@ def completed(campaign: "Campaign", values: Mapping[str, float], design: Design,
     return found
 
 
+def require_outputs(problem: Problem) -> None:
+    """Accept a problem if its outputs can be made, and each computed one from what every trial has.
+
+    Raises:
+        InputError: an output has options that contradict each other, or ``require_computable`` refuses them.
+    """
+    try:
+        require_computable(problem.outputs, problem.space)
+    except ValueError as error:
+        raise InputError(f"problem: {error}") from None
+
+
 def require_measured(campaign: "Campaign", name: str, where: str) -> None:
     """Accept a name unless it is an output that is computed from others.
 
@@ -48,6 +63,16 @@ def require_measured(campaign: "Campaign", name: str, where: str) -> None:
         raise InputError(
             f"{where}{name} is computed ({output.formula}): give {', '.join(output.formula.names)}, and leave it out."
         )
+
+
+def require_measured_columns(campaign: "Campaign", columns: Iterable[str], file: Path) -> None:
+    """Accept a table of results if none of its columns is an output that is computed, or the deviation of one.
+
+    Raises:
+        InputError: one is.
+    """
+    for column in columns:
+        require_measured(campaign, column.removesuffix(" sd"), f"{file}: column {column!r}: ")
 
 
 def require_derived(campaign: "Campaign") -> None:
@@ -100,6 +125,8 @@ def only_number(campaign: "Campaign") -> str | None:
         return f"the surrogate {kinds.surrogate and kinds.surrogate.kind} learns what the objective alone has"
     if campaign.spec.warm_start:
         return "the earlier campaign of warm_start teaches one number"
+    if campaign.levels:
+        return "coarser levels of the simulator teach one number"
     if kinds.repeats:
         return "repeats weighs results of one number"
     if (

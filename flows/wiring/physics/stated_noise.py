@@ -1,6 +1,6 @@
 """Noise that single results or the problem state: what of a campaign learns from it, and what refuses it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,13 +32,14 @@ def require_known_noise(campaign: "Campaign") -> None:
     """Accept ``noise: known`` of a surrogate if the noise of all that it learns is stated, or people may state it.
 
     Raises:
-        InputError: nothing states the noise of an output.
+        InputError: nothing states the noise of an output, or nothing can, for its number is learnt and computed.
     """
     if campaign.spec.noise is not None and not campaign.spec.noise.fitted:
         return
     words, stated = campaign.algorithm, {output.name: output.sd for output in campaign.problem.outputs}
+    derived = {output.name for output in campaign.problem.outputs if output.formula is not None}
     own = words.constraints.surrogate
-    parts = tuple(part.name for part in parts_of(campaign)) if only_number(campaign) is None else ()
+    parts = _parts(campaign)
     learners = (
         ("surrogate", words.surrogate, parts or campaign.objective.outputs),
         ("constraints.surrogate" if own else "surrogate", own or words.surrogate, campaign.objective.constraints),
@@ -47,13 +48,26 @@ def require_known_noise(campaign: "Campaign") -> None:
         if getattr(surrogate, "noise", None) != "known":
             continue
         weighs = _weighs(surrogate)
+        if computed := [name for name in names if name in derived]:
+            raise InputError(
+                f"algorithm.{word}.noise is known, and {', '.join(computed)} is computed and learnt by its number: "
+                "nobody can state its noise. Leave noise: known out."
+            )
         unknown = [name for name in names if stated[name] is None or not weighs]
         if unknown and not (weighs and campaign.dispatcher.by_people):
-            remedies = "State noise: {sd: ...} in the campaign file" + (", or the output's sd" if weighs else "")
+            ways = [] if parts else ["noise: {sd: ...} in the campaign file"]  # no part has the noise of the file
+            ways += ["the output's sd"] if weighs else []
+            remedy = f"State {', or '.join(ways)}, or leave" if ways else "Leave"
             raise InputError(
                 f"algorithm.{word}.noise is known, and nothing states the noise of {', '.join(unknown)}"
-                f"{'' if weighs else ' to this surrogate'}. {remedies}, or leave noise: known out."
+                f"{'' if weighs else ' to this surrogate'}. {remedy} noise: known out."
             )
+
+
+def _parts(campaign: "Campaign") -> tuple[str, ...]:
+    """Names of the outputs through which a computed objective is learnt; empty where there are none."""
+    computed = campaign.problem.outputs[0].formula is not None
+    return tuple(part.name for part in parts_of(campaign)) if computed and only_number(campaign) is None else ()
 
 
 def require_repeats(campaign: "Campaign") -> None:
@@ -96,9 +110,19 @@ def require_repeats(campaign: "Campaign") -> None:
 
 def told(campaign: "Campaign") -> str | None:
     """Use of the standard deviations that results may state; None where none are expected."""
-    stated = [output.name for output in campaign.problem.outputs if output.sd]
+    learnt = {*_parts(campaign), *campaign.objective.constraints}
+    learnt |= set() if _parts(campaign) else set(campaign.objective.outputs)
+    idle = [output.name for output in campaign.problem.outputs if output.sd and output.name not in learnt]
+    note = (
+        f"The standard deviation of {', '.join(idle)} is not used: no surrogate learns that result." if idle else None
+    )
+    stated = [output.name for output in campaign.problem.outputs if output.sd and output.name in learnt]
     if not stated and not campaign.dispatcher.by_people:
-        return None
+        return note
+    return " ".join(filter(None, (_use(campaign, stated), note))) or None
+
+
+def _use(campaign: "Campaign", stated: Sequence[str]) -> str | None:
     outputs = f"the problem states the standard deviation of {', '.join(stated)}"
     said, words = outputs if stated else "results may state their standard deviation", campaign.algorithm
     if words.surrogate is None and words.peer is None:

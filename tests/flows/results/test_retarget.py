@@ -98,6 +98,26 @@ def test_every_field_is_read_anew_and_the_campaign_goes_on_from_there(home, caps
     assert min(trial.outputs["tip"] for trial in trials[4:]) < min(trial.outputs["tip"] for trial in trials[:4])
 
 
+def test_a_field_of_which_the_computed_value_is_not_finite_is_left_out(home, capsys):
+    ledger, fields = ledger_of(home), fields_at(settings_from({}, home / "home").fields)
+    tips = {one.id: 1e3 * float(fields.read(one.field)["deflection"][-1]) for one in ledger.trials("bar")}
+    limit, text = sorted(tips.values())[0] * 1.0001, PLUGIN.partition("    def functional")[0]
+    text = text.replace("CantileverProfile):", "Problem):").replace("import Output", "import Formula, Output, Problem")
+    text = text.replace(
+        'Output("tip", "mm"),', f'Output("over", formula=Formula("sqrt(tip - {limit!r})")), Output("tip", plain=True)'
+    )
+    text += "    space = CantileverProfile().space\n\n    def evaluate(self, design, fields):\n"
+    text += '        return {"tip": 1e3 * float(fields["deflection"][-1])}\n'
+    (home / "plugins" / "problems" / "over.py").write_text(text.replace("class Tip", "class Over"))
+    data = {key: value for key, value in TIP.items() if key != "simulator"}
+    over = {**data, "name": "over", "problem": {"kind": "over"}, "dispatcher": {"kind": "lab"}}
+    assert retarget(home, over) == 0
+    told, (lost,) = last(capsys), [name for name, tip in tips.items() if tip < limit]
+    assert len(told["trials"]) == 3 and f"is nan for tip {tips[lost]}" in told["left"][lost]
+    first = next(one for one in ledger.trials("over"))
+    assert first.outputs["over"] == (first.outputs["tip"] - limit) ** 0.5
+
+
 def test_what_was_read_is_not_read_again_and_later_runs_are(home, capsys):
     assert retarget(home) == 0 and retarget(home) == 0
     assert len(ledger_of(home).trials("tip")) == 4

@@ -178,3 +178,11 @@ def test_a_part_is_told_in_its_unit():
     draws = np.exp(draws)
     assert (b, sd) == pytest.approx((draws.mean(), draws.std()), rel=0.02)
     assert 0 < a < 5
+
+
+def test_a_part_over_a_hundred_decades_has_moments_that_are_numbers():
+    X = np.linspace(-0.9, 0.9, 5)[:, None] * [1.0, -1.0]
+    values = np.stack([np.ones(5), [1e-50, 1e50, 1e-30, 1.0, 1e-50]], axis=1)
+    data = Observations(X, 1 / values[:, 1], maximize=False, composite=Composite(("a", "b"), values, RATIO))
+    _, (mean, sd) = fitted(data).objective.in_units(np.array([[0.5, 0.9]]))
+    assert 1e-60 < mean <= sd < np.inf
