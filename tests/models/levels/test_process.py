@@ -180,6 +180,18 @@ def test_the_target_runs_what_a_cheap_level_like_it_has_run():
         assert level is None and design == pytest.approx(x[0])
 
 
+def test_the_target_runs_no_design_again_that_waits_for_its_result():
+    x = X2[[np.argmax(hill(X2))]] + 0.01
+    data = observed(levels=(0.1,), lower=(replace(observed().lower[0], cost=0.1),))
+    made = MultilevelGP().fit(data, np.random.default_rng(0), None, no_report)
+    seen = torch.empty((0, 2), dtype=torch.float64)
+    for _ in range(len(X0) + 1):  # those that the level has run, and then x, which it is to leave out here
+        beliefs = made.fantasize(seen) if len(seen) else made
+        level, design = choice._Place.of(beliefs, data, seen, np.vstack([x, X0])).best(x[0], data, [x])
+        assert level is None and (torch.cdist(seen, torch.tensor(design[None])) > 1e-6).all()
+        seen = torch.cat([seen, torch.tensor(design[None])])
+
+
 def proposed(data, surrogate, q=1, waiting=(), n_initial=1):
     algorithm = Algorithm(Sobol(), n_initial, surrogate, LogEI(), Multistart(n_samples=64, n_starts=2))
     posterior = algorithm.fit(data, np.random.default_rng(0))
