@@ -244,10 +244,20 @@ def test_a_state_restores_the_posterior():
     assert made.remarks == again.remarks and made.metrics["rho"] == again.metrics["rho"]
 
 
+@pytest.mark.parametrize("noise", ["fitted", "known"])
+def test_without_a_result_of_a_level_it_is_an_exact_process_of_the_target(noise):
+    data = observed(lower=(), noise_sd=0.1)
+    exact = ExactGP(restarts=0, noise=noise).fit(data, np.random.default_rng(0), None, no_report)
+    ours = MultilevelGP(noise=noise).fit(data, np.random.default_rng(0), None, no_report)
+    for each in (ours, MultilevelGP(noise=noise).restore(data, ours.state())):
+        for found, expected in zip(each.mean_var(torch.tensor(Z)), exact.mean_var(torch.tensor(Z)), strict=True):
+            assert found.numpy() == pytest.approx(expected.detach().numpy(), abs=1e-6)
+        assert each.remarks == {"levels": "none has a result: the target alone"}
+    assert proposed(data, MultilevelGP())[1].levels == ()
+
+
 def test_missing_and_impossible_data_are_refused():
     fit = MultilevelGP(noise="known").fit
-    with pytest.raises(ValueError, match="surrogate multilevel_gp needs one"):
-        fit(observed(lower=()), np.random.default_rng(0), None, no_report)
     with pytest.raises(ValueError, match="these observations state none"):
         fit(observed(), np.random.default_rng(0), None, no_report)
     stated = observed(noise_sd=0.1)
