@@ -2,18 +2,22 @@
 
 import asyncio
 import csv
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from desk_site import TOKENS, Browser, desk, people
-from mesh import LEVELS, mesh, of_level
+from mesh import LEVELS, SIMULATOR, mesh, of_level
 from small import alter
 
 from fieldcraft.flows.analysis.best import best_of
 from fieldcraft.flows.analysis.levels import level_said
 from fieldcraft.flows.desk.board import Standing
 from fieldcraft.flows.desk.pages.overview import glance
+from fieldcraft.flows.dispatchers._known_results import table_records
+from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.notebook.tables import trials_table
+from fieldcraft.flows.results.import_table import import_table
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.steps.train import lesson_of
 from fieldcraft.flows.views.data import show_data, status_data, trace_data
@@ -29,6 +33,12 @@ from fieldcraft.storage.records import TrialState, trial_digest
 @pytest.fixture(autouse=True)
 def _environment(tmp_path_factory, monkeypatch, request):
     monkeypatch.setenv("FIELDCRAFT_MLFLOW", "off")
+
+
+FRESH = (
+    "{name: fresh, seed: 1, sense: minimize, problem: {kind: branin}, simulator: {kind: exact}, ",
+    "algorithm: {kind: sobol}, dispatcher: {kind: inline}, budget: {trials: 2}}",
+)
 
 
 def of_model(trials):
@@ -108,6 +118,12 @@ def test_levels_are_shown_in_words_wherever_a_trial_is(ended, tmp_path):
     with (tmp_path / "b.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert {row["level"] for row in rows} == {"", "12 cells", "24 cells"}
+    records = table_records(replace(ended.settings, records=tmp_path), "b.csv")
+    assert [each.name for each in records] == [trial.id for trial in of_level(ended.ledger.trials("b"), None)]
+    renamed = {"design.x1": "x1", "design.x2": "x2", "output.value": "value"}
+    (tmp_path / "fresh.yaml").write_text("".join(FRESH))
+    with pytest.raises(InputError, match=r"line 2: level is '12 cells': a coarser run, which is no result\. Remove"):
+        import_table(ended.settings, tmp_path / "fresh.yaml", tmp_path / "b.csv", renamed, "ana")
     table = trials_table(record, ended.ledger.summaries("b"), [])
     assert table["level"].tolist() == [row["level"] for row in rows]
 
@@ -128,6 +144,17 @@ def test_a_resumed_campaign_is_the_uninterrupted_one(ended, tmp_path, monkeypatc
     told = [[(t.design, t.level, t.outputs, t.cost) for t in each.ledger.trials("b")] for each in (ended, made)]
     assert told[0] == told[1]
     assert len((tmp_path / "cells").read_text().split()) <= len(told[0]) + len(points)
+
+
+def test_a_campaign_of_which_every_coarse_run_fails_goes_on_with_the_target(tmp_path, monkeypatch):
+    monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(tmp_path / "plugins"))
+    broken = SIMULATOR.replace("seen = height", "assert self.cells == 96\n        seen = height")
+    made = mesh(tmp_path, broken)
+    made.finish()
+    trials = made.ledger.trials("b")
+    assert {trial.level: trial.counts for trial in trials} == {None: True, 0: False, 1: False}
+    assert made.ledger.campaign("b").finished == "budget: 3 of 3 trials"
+    assert [trial.origin.remarks["levels"] for trial in of_model(trials)] == ["none has a result: the target alone"]
 
 
 def test_an_approval_binds_the_level_and_a_change_outside_the_ledger_is_noticed(tmp_path, monkeypatch):
