@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from desk_site import TOKENS, Browser, desk, people
-from mesh import LEVELS, SIMULATOR, mesh, of_level
+from mesh import LEVELS, SIMULATOR, WORDS, mesh, of_level
 from small import alter
 
 from fieldcraft.flows.analysis.best import best_of
@@ -155,6 +155,20 @@ def test_a_campaign_of_which_every_coarse_run_fails_goes_on_with_the_target(tmp_
     assert {trial.level: trial.counts for trial in trials} == {None: True, 0: False, 1: False}
     assert made.ledger.campaign("b").finished == "budget: 3 of 3 trials"
     assert [trial.origin.remarks["levels"] for trial in of_model(trials)] == ["none has a result: the target alone"]
+
+
+def test_a_start_without_a_result_of_the_target_goes_on_with_the_sequence(tmp_path, monkeypatch):
+    monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(tmp_path / "plugins"))
+    refusal = 'if self.cells == 96 and not 3 < design["x1"] < 6:\n            raise Infeasible("too wet")\n        seen = height'
+    code = SIMULATOR.replace("import Simulator", "import Infeasible, Simulator").replace("seen = height", refusal)
+    algorithm = {"start": {"n": 4}, **WORDS}
+    made = mesh(tmp_path, code, budget={"trials": 4, "cost": 5}, algorithm=algorithm)
+    made.finish()
+    own = of_level(made.ledger.trials("b"), None)
+    assert [trial.counts for trial in own[:3]] == [False, False, True]
+    assert [trial.origin.kind for trial in own] == ["initial", "initial", "initial", "model"]
+    first = [trial.design for trial in of_level(made.ledger.trials("b"), 0)[:3]]
+    assert [trial.design for trial in own[:3]] == first
 
 
 def test_an_approval_binds_the_level_and_a_change_outside_the_ledger_is_noticed(tmp_path, monkeypatch):
