@@ -159,8 +159,10 @@ def test_a_campaign_of_which_every_coarse_run_fails_goes_on_with_the_target(tmp_
 
 def test_a_start_without_a_result_of_the_target_goes_on_with_the_sequence(tmp_path, monkeypatch):
     monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(tmp_path / "plugins"))
-    refusal = 'if self.cells == 96 and not 3 < design["x1"] < 6:\n            raise Infeasible("too wet")\n        seen = height'
-    code = SIMULATOR.replace("import Simulator", "import Infeasible, Simulator").replace("seen = height", refusal)
+    refusal = 'if self.cells == 96 and not 3 < design["x1"] < 6:\n            raise Infeasible("too wet")'
+    code = SIMULATOR.replace("import Simulator", "import Infeasible, Simulator").replace(
+        "seen = height", f"{refusal}\n        seen = height"
+    )
     algorithm = {"start": {"n": 4}, **WORDS}
     made = mesh(tmp_path, code, budget={"trials": 4, "cost": 5}, algorithm=algorithm)
     made.finish()
