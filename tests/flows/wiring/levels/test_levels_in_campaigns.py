@@ -3,6 +3,7 @@
 import asyncio
 import csv
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from fieldcraft.flows.views.export import export_csv
 from fieldcraft.flows.views.pending import queue_data, queue_text
 from fieldcraft.flows.views.text import show_text, status_text
 from fieldcraft.flows.wiring.context import Site
+from fieldcraft.flows.wiring.levels.tried import remarks_of
 from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.ledgers.sqlite import close_idle
 from fieldcraft.storage.records import TrialState, trial_digest
@@ -126,6 +128,12 @@ def test_levels_are_shown_in_words_wherever_a_trial_is(ended, tmp_path):
         import_table(ended.settings, tmp_path / "fresh.yaml", tmp_path / "b.csv", renamed, "ana")
     table = trials_table(record, ended.ledger.summaries("b"), [])
     assert table["level"].tolist() == [row["level"] for row in rows]
+
+
+def test_remarks_of_every_output_name_levels_by_their_options(ended):
+    remarks = {"constraint1.levels": "level 0 and", "out.multilevel_gp": "of level 1", "maximizer": "level 0"}
+    said = remarks_of(ended.campaign, SimpleNamespace(remarks=remarks))
+    assert list(said.values()) == ["level 12 cells and", "of level 24 cells", "level 0"]
 
 
 def test_a_resumed_campaign_is_the_uninterrupted_one(ended, tmp_path, monkeypatch):
