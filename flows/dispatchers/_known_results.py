@@ -163,7 +163,7 @@ def _plain(row: Mapping[str, str]) -> dict[str, str]:
 
 
 def _of_row(table: Path, row: Mapping[str, str], name: str) -> KnownResult | None:
-    """The result in a row; None where it has none, or where that was retracted.
+    """The result in a row; None where it has none, where that was retracted, or where a coarser level was run.
 
     Raises:
         ValueError: the table has no designs or no outputs, or a row is short or holds an output that is no number.
@@ -174,6 +174,8 @@ def _of_row(table: Path, row: Mapping[str, str], name: str) -> KnownResult | Non
     if not asked or not (outputs or COLUMN in row):
         raise ValueError("it has no columns design.NAME or no columns output.NAME")
     ran = {key: value for key, value in _group(row, "ran.").items() if value}
+    if row.get("level"):
+        return None
     known, design = row.get("trial") or name, {**asked, **ran}
     if row.get("state") == "FAILED" and row.get("feasible") == "no":
         return KnownResult(known, design, {}, infeasible=True)

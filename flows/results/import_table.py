@@ -135,6 +135,11 @@ def _lines(campaign: Campaign, table: Table) -> list[_Line]:
 
 def _checked(campaign: Campaign, table: Table, row: Row, named: str) -> _Line:
     """A line, its outputs read from the field that it names, where it names one."""
+    if {"trial", "state"} <= row.cells.keys() and row.cells.get("level"):  # as 'fieldcraft export' writes it
+        raise InputError(
+            f"{row.place}: level is {quoted(row.cells['level'])}: a coarser run, which is no result. Remove the line; "
+            "nothing was imported."
+        )
     variables = campaign.problem.space.variables
     names = [output.name for output in campaign.problem.measured]
     folds = campaign.space.folds

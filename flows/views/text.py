@@ -213,7 +213,8 @@ def _title(trial: Trial) -> str:
 def _facts(campaign: CampaignRecord, trial: Trial, above: list[str] | None) -> list[str]:
     retracted = trial.state is TrialState.COMPLETED and trial.outputs is None
     outputs, objective = trial.outputs or {}, objective_of(campaign)
-    first = {name: value for name, value in outputs.items() if name not in objective.constraints}
+    below = objective.constraints if trial.level is None else ()  # those of a coarse run are not judged
+    first = {name: value for name, value in outputs.items() if name not in below}
     facts = [("design", design_text(campaign, trial.design))]
     if said := level_said(campaign, trial.level):
         facts.append(("level", f"{said.removeprefix('level ')}, a coarser run that is no result"))

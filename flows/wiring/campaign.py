@@ -24,7 +24,7 @@ from fieldcraft.physics.operators import Equation, System
 from fieldcraft.physics.parametric.statement import Condition
 from fieldcraft.physics.problem import Problem, Simulator
 from fieldcraft.physics.space import SearchSpace
-from fieldcraft.storage.records import Limits, TrialState, TrialSummary, digest_of
+from fieldcraft.storage.records import SETTLED, Limits, TrialState, TrialSummary, digest_of
 from fieldcraft.storage.trackers.campaigns import Objective
 
 if TYPE_CHECKING:
@@ -163,9 +163,18 @@ class Campaign:
         return self.levels[number]
 
     def start_left(self, trials: Sequence[TrialSummary]) -> Mapping[int | None, int]:
-        """Number of designs of the start without a trial that counts, by level; levels without any are left out."""
+        """Number of designs of the start without a trial that counts, by level; levels without any are left out.
+
+        Where the simulator has levels and all runs of the target ended without a result, the target goes on with the
+        sequence, as a start without levels would.
+        """
         counted = Counter(trial.level for trial in trials if trial.state is not TrialState.REJECTED)
-        return {level: n - counted[level] for level, n in self.start.items() if n > counted[level]}
+        left = {level: n - counted[level] for level, n in self.start.items() if n > counted[level]}
+        own = [trial for trial in trials if trial.level is None]
+        rest = min(self.spec.batch, self.spec.algorithm.start.n - counted[None])
+        if left or rest <= 0 or any(trial.counts or trial.state not in SETTLED for trial in own):
+            return left
+        return {None: rest}
 
     @cached_property
     def algorithm(self) -> "Algorithm":

@@ -177,6 +177,7 @@ class _Place:
         zeros: Values of the constraints at which they are met, shape (c, 1).
         level: Value of the objective from which an improvement is measured.
         points: Encoded designs, shape (n, d).
+        free: True for those that the target may run: they do not wait for a result of it, shape (n,).
         success: Probability that each gives a result, shape (n,).
     """
 
@@ -184,6 +185,7 @@ class _Place:
     zeros: Tensor
     level: float
     points: Tensor
+    free: NDArray[np.bool_]
     success: Tensor
 
     @classmethod
@@ -195,7 +197,8 @@ class _Place:
             zeros = beliefs.zeros
             if beliefs.hidden is not None:
                 success = beliefs.hidden.log_probability(points).exp()
-        return cls(tuple(parts), zeros[:, None], level, points, success)
+        free = ~_among(samples, waiting.numpy())
+        return cls(tuple(parts), zeros[:, None], level, points, free, success)
 
     def best(self, x: Array, data: Observations, out: Sequence[Array]) -> tuple[int | None, Array]:
         """Level and design (d,) of the place, if ``x`` (d,) is the best design for the target.
@@ -208,9 +211,10 @@ class _Place:
         with torch.no_grad():
             points, worth = self.points.numpy(), self._worth(*self._moments).numpy()
             tried = self._tried(data)
-            at = int(np.where(tried, worth, -1.0).argmax())
-            best: tuple[float, int | None, Array] = (1.0, None, points[at] if tried.any() else x)
             first = np.flatnonzero(_among(points, x[None]))[:1]
+            at = int(np.where(tried if tried.any() else self.free, worth, -1.0).argmax())
+            moves = tried.any() or not self.free[first].all()
+            best: tuple[float, int | None, Array] = (1.0, None, points[at] if moves else x)
             first = np.concatenate([first, np.argsort(-worth, kind="stable")[:_READ]])
             for each in data.lower:
                 gone = np.vstack([each.X, out[each.level]])
@@ -229,12 +233,12 @@ class _Place:
         return 0.0 if process is None else process.likeness
 
     def _tried(self, data: Observations) -> NDArray[np.bool_]:
-        """True for the points that the cheapest level has run, shape (n,); none if it is dear or unlike the target."""
+        """True for the free points that the cheapest level has run, (n,); none if it is dear or unlike the target."""
         process = self.parts[0].process
         if process is None or self.likeness < _LIKE:
             return np.zeros(len(self.points), dtype=bool)
         known = [each.X for each in data.lower if each.level == process.levels[0] and each.cost <= _CHEAP]
-        return _among(self.points.numpy(), np.vstack([self.points.numpy()[:0], *known]))
+        return self.free & _among(self.points.numpy(), np.vstack([self.points.numpy()[:0], *known]))
 
     def _gains(self, rows: NDArray[np.intp], level: int, tried: NDArray[np.bool_]) -> Array:
         """V / v for a result of a level at each of some points (k,), shape (k,); 1 where nothing is expected.
@@ -242,7 +246,7 @@ class _Place:
         Args:
             rows: Their numbers.
             level: Number of the level.
-            tried: True for the points that the target may run, beside the one of the result; none for all.
+            tried: True for the points that the target may run, beside the one of the result; none for all free ones.
         """
         mean, sd = self._moments
         slopes = torch.stack([part.slopes(self.points, self.points[rows], level) for part in self.parts], dim=1)
@@ -250,9 +254,9 @@ class _Place:
         for k, moves in enumerate(slopes):
             left = (sd.square() - moves.square()).clamp_min(LEAST_SD**2).sqrt()
             worth = self._worth(mean + _results(len(self.parts))[:, :, None] * moves, left).numpy()
-            free = tried if tried.any() else ~tried
-            now = float(worth[:, free].mean(axis=0).max())
-            after = np.maximum(worth[:, free].max(axis=1), worth[:, rows[k]]).mean()
+            allowed = tried if tried.any() else self.free
+            now = float(worth[:, allowed].mean(axis=0).max())
+            after = np.maximum(worth[:, allowed].max(axis=1), worth[:, rows[k]] * self.free[rows[k]]).mean()
             gains[k] = after / now if now > 0 else 1.0
         return gains
 

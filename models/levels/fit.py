@@ -35,12 +35,14 @@ def fitted(kernel: Kernel, data: Observations, lower: Sequence[LevelResults], no
     Args:
         kernel: Kind of all correlations.
         data: Observations of one output.
-        lower: Levels among ``data.lower`` that count, at least one, the cheapest first.
+        lower: Levels among ``data.lower`` that count, the cheapest first; without any, the target is an exact process.
         noise: Variance of a result of the target, if it is known.
 
     Raises:
         ValueError: a level's hyper-parameters cannot be fitted.
     """
+    if not lower:
+        return (_first(kernel, data.reading(data.y), None, noise),)
     scaling = observed(lower[0], data).scaling
     terms: tuple[Term, ...] = (_first(kernel, observed(lower[0], data), lower[0].level),)
     for each in lower[1:]:
@@ -61,7 +63,7 @@ def posterior(kernel: Kernel, data: Observations, terms: tuple[Term, ...]) -> Le
     """The process of some terms, conditioned on all results of their levels."""
     results = {each.level: each for each in data.lower}
     each = [results[term.level] for term in terms if term.level is not None]
-    scaling = observed(each[0], data).scaling
+    scaling = observed(each[0], data).scaling if each else data.scaling
     X, targets = [one.X for one in each], [scaling.to_target(one.Y[:, 0]) for one in each]
     if terms[-1].level is None:
         X, targets, scaling = [*X, data.X], [*targets, data.targets], data.scaling
@@ -80,10 +82,10 @@ def observed(results: LevelResults, data: Observations) -> Observations:
     return Observations(results.X, results.Y[:, 0], data.maximize, images=data.images)
 
 
-def _first(kernel: Kernel, own: Observations, level: int | None) -> Term:
+def _first(kernel: Kernel, own: Observations, level: int | None, known: float | None = None) -> Term:
     """The cheapest level: an exact process of unit variance."""
-    found = Question(kernel, False, 1, len(own), ByDigest.of(own)).answer()
-    scales, noise = 2 * np.exp(found.theta[:-1]), math.exp(found.theta[-1])
+    found = Question(kernel, known is not None, 1, len(own), ByDigest.of(own)).answer()
+    scales, noise = 2 * np.exp(found.theta[: own.X.shape[1]]), math.exp(found.theta[-1]) if known is None else known
     X, targets = torch.tensor(own.X), torch.tensor(own.targets)
     constant = _constant(covariance(kernel, X, X, torch.from_numpy(scales)), noise, targets)
     return Term(level, 0.0, 1.0, scales, noise, constant)

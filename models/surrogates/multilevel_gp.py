@@ -27,7 +27,8 @@ class MultilevelGP:
     """Results of the target as a factor times the level below plus a Gaussian process, from level to level.
 
     Each factor is fitted and may be 0: a coarse level that misleads then says nothing. Of the chain of all levels and
-    of each level alone that counts by which the target's results, each given the others, are predicted best.
+    of each level alone that counts by which the target's results, each given the others, are predicted best. While no
+    level has a result, it is a process of the target alone.
 
     Args:
         kernel: Covariance of the cheapest level and of each difference, "matern52", "matern32", "matern12" or "rbf".
@@ -47,14 +48,9 @@ class MultilevelGP:
         """Fit to data (see Surrogate.fit). A fit takes seconds at most: ``start`` is not needed.
 
         Raises:
-            ValueError: no level has results, more than 2,000 results, noise is "known" and the data state none, or a
-                process cannot be fitted.
+            ValueError: more than 2,000 results, noise is "known" and the data state none, or a process cannot be
+                fitted.
         """
-        if not data.lower:
-            raise ValueError(
-                "No coarser level has results and surrogate multilevel_gp needs one: name them in `levels`, or use "
-                "surrogate exact_gp."
-            )
         if (count := len(data) + sum(len(each.X) for each in data.lower)) > _MOST:
             raise ValueError(f"There are {count} results of all levels, and multilevel_gp takes {_MOST}: use exact_gp.")
         if self.noise == "known" and data.noise_variance is None:
@@ -86,6 +82,8 @@ class MultilevelGP:
             _FOUND: torch.tensor([term.numbers() for term in terms], dtype=torch.float64),
         }
         made = posterior(self.kernel, data, terms)
+        if len(terms) == 1:
+            return replace(made, kept=state, remarks={"levels": "none has a result: the target alone"})
         named = " and ".join(f"level {term.level}" for term in terms[:-1])
         said = f"{named}; the target is {terms[-1].rho:.3g} times level {terms[-2].level}, and a difference"
         return replace(
@@ -94,5 +92,5 @@ class MultilevelGP:
 
 
 def _chains(lower: Sequence[LevelResults]) -> list[Sequence[LevelResults]]:
-    """All levels, and each alone."""
+    """All levels, and each alone; none if no level has results."""
     return [lower, *([each] for each in lower)] if len(lower) > 1 else [lower]

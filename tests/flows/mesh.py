@@ -46,16 +46,16 @@ WORDS: Mapping[str, Any] = {
 }
 
 
-def plugins(folder: Path) -> Path:
+def plugins(folder: Path, simulator: str = SIMULATOR) -> Path:
     """A plug-in directory with the simulator."""
     (folder / "plugins" / "simulators").mkdir(parents=True, exist_ok=True)
-    (folder / "plugins" / "simulators" / "mesh.py").write_text(SIMULATOR)
+    (folder / "plugins" / "simulators" / "mesh.py").write_text(simulator)
     return folder / "plugins"
 
 
-def mesh(folder: Path, **keys: Any) -> Rig:
+def mesh(folder: Path, code: str = SIMULATOR, **keys: Any) -> Rig:
     """A campaign ``b`` of Branin's function with two levels; ``keys`` are keys of the campaign file."""
-    plugins(folder)
+    plugins(folder, code)
     given = {
         "sense": "minimize",
         "problem": {"kind": "branin"},

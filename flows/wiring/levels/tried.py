@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from fieldcraft.models import maximizer
     from fieldcraft.models.surrogate import Posterior
 
+_OF_LEVELS = ("levels", "multilevel_gp")  # last words of the names of remarks that number levels
+
 
 def start_places(
     campaign: Campaign, trials: Sequence[TrialSummary], iteration: int, q: int
@@ -57,7 +59,10 @@ def levels_of(found: "maximizer.Candidates") -> tuple[int | None, ...]:
 def remarks_of(campaign: Campaign, posterior: "Posterior") -> dict[str, str]:
     """Remarks of a model, with the levels' options for their numbers."""
     said, levels = dict(posterior.remarks), campaign.data.get("levels", ())
-    return {name: remark_named(levels, text) if name == "levels" else text for name, text in said.items()}
+    return {
+        name: remark_named(levels, text) if name.rpartition(".")[2] in _OF_LEVELS else text
+        for name, text in said.items()
+    }
 
 
 def repeats_noted(

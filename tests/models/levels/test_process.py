@@ -180,6 +180,18 @@ def test_the_target_runs_what_a_cheap_level_like_it_has_run():
         assert level is None and design == pytest.approx(x[0])
 
 
+def test_the_target_runs_no_design_again_that_waits_for_its_result():
+    x = X2[[np.argmax(hill(X2))]] + 0.01
+    data = observed(levels=(0.1,), lower=(replace(observed().lower[0], cost=0.1),))
+    made = MultilevelGP().fit(data, np.random.default_rng(0), None, no_report)
+    seen = torch.empty((0, 2), dtype=torch.float64)
+    for _ in range(len(X0) + 1):  # those that the level has run, and then x, which it is to leave out here
+        beliefs = made.fantasize(seen) if len(seen) else made
+        level, design = choice._Place.of(beliefs, data, seen, np.vstack([x, X0])).best(x[0], data, [x])
+        assert level is None and (torch.cdist(seen, torch.tensor(design[None])) > 1e-6).all()
+        seen = torch.cat([seen, torch.tensor(design[None])])
+
+
 def proposed(data, surrogate, q=1, waiting=(), n_initial=1):
     algorithm = Algorithm(Sobol(), n_initial, surrogate, LogEI(), Multistart(n_samples=64, n_starts=2))
     posterior = algorithm.fit(data, np.random.default_rng(0))
@@ -232,10 +244,20 @@ def test_a_state_restores_the_posterior():
     assert made.remarks == again.remarks and made.metrics["rho"] == again.metrics["rho"]
 
 
+@pytest.mark.parametrize("noise", ["fitted", "known"])
+def test_without_a_result_of_a_level_it_is_an_exact_process_of_the_target(noise):
+    data = observed(lower=(), noise_sd=0.1)
+    exact = ExactGP(restarts=0, noise=noise).fit(data, np.random.default_rng(0), None, no_report)
+    ours = MultilevelGP(noise=noise).fit(data, np.random.default_rng(0), None, no_report)
+    for each in (ours, MultilevelGP(noise=noise).restore(data, ours.state())):
+        for found, expected in zip(each.mean_var(torch.tensor(Z)), exact.mean_var(torch.tensor(Z)), strict=True):
+            assert found.numpy() == pytest.approx(expected.detach().numpy(), abs=1e-6)
+        assert each.remarks == {"levels": "none has a result: the target alone"}
+    assert proposed(data, MultilevelGP())[1].levels == ()
+
+
 def test_missing_and_impossible_data_are_refused():
     fit = MultilevelGP(noise="known").fit
-    with pytest.raises(ValueError, match="surrogate multilevel_gp needs one"):
-        fit(observed(lower=()), np.random.default_rng(0), None, no_report)
     with pytest.raises(ValueError, match="these observations state none"):
         fit(observed(), np.random.default_rng(0), None, no_report)
     stated = observed(noise_sd=0.1)

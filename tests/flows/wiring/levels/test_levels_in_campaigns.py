@@ -2,18 +2,23 @@
 
 import asyncio
 import csv
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from desk_site import TOKENS, Browser, desk, people
-from mesh import LEVELS, mesh, of_level
+from mesh import LEVELS, SIMULATOR, WORDS, mesh, of_level
 from small import alter
 
 from fieldcraft.flows.analysis.best import best_of
 from fieldcraft.flows.analysis.levels import level_said
 from fieldcraft.flows.desk.board import Standing
 from fieldcraft.flows.desk.pages.overview import glance
+from fieldcraft.flows.dispatchers._known_results import table_records
+from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.notebook.tables import trials_table
+from fieldcraft.flows.results.import_table import import_table
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.steps.train import lesson_of
 from fieldcraft.flows.views.data import show_data, status_data, trace_data
@@ -21,6 +26,7 @@ from fieldcraft.flows.views.export import export_csv
 from fieldcraft.flows.views.pending import queue_data, queue_text
 from fieldcraft.flows.views.text import show_text, status_text
 from fieldcraft.flows.wiring.context import Site
+from fieldcraft.flows.wiring.levels.tried import remarks_of
 from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.ledgers.sqlite import close_idle
 from fieldcraft.storage.records import TrialState, trial_digest
@@ -29,6 +35,12 @@ from fieldcraft.storage.records import TrialState, trial_digest
 @pytest.fixture(autouse=True)
 def _environment(tmp_path_factory, monkeypatch, request):
     monkeypatch.setenv("FIELDCRAFT_MLFLOW", "off")
+
+
+FRESH = (
+    "{name: fresh, seed: 1, sense: minimize, problem: {kind: branin}, simulator: {kind: exact}, ",
+    "algorithm: {kind: sobol}, dispatcher: {kind: inline}, budget: {trials: 2}}",
+)
 
 
 def of_model(trials):
@@ -108,8 +120,20 @@ def test_levels_are_shown_in_words_wherever_a_trial_is(ended, tmp_path):
     with (tmp_path / "b.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert {row["level"] for row in rows} == {"", "12 cells", "24 cells"}
+    records = table_records(replace(ended.settings, records=tmp_path), "b.csv")
+    assert [each.name for each in records] == [trial.id for trial in of_level(ended.ledger.trials("b"), None)]
+    renamed = {"design.x1": "x1", "design.x2": "x2", "output.value": "value"}
+    (tmp_path / "fresh.yaml").write_text("".join(FRESH))
+    with pytest.raises(InputError, match=r"line 2: level is '12 cells': a coarser run, which is no result\. Remove"):
+        import_table(ended.settings, tmp_path / "fresh.yaml", tmp_path / "b.csv", renamed, "ana")
     table = trials_table(record, ended.ledger.summaries("b"), [])
     assert table["level"].tolist() == [row["level"] for row in rows]
+
+
+def test_remarks_of_every_output_name_levels_by_their_options(ended):
+    remarks = {"constraint1.levels": "level 0 and", "out.multilevel_gp": "of level 1", "maximizer": "level 0"}
+    said = remarks_of(ended.campaign, SimpleNamespace(remarks=remarks))
+    assert list(said.values()) == ["level 12 cells and", "of level 24 cells", "level 0"]
 
 
 def test_a_resumed_campaign_is_the_uninterrupted_one(ended, tmp_path, monkeypatch):
@@ -128,6 +152,33 @@ def test_a_resumed_campaign_is_the_uninterrupted_one(ended, tmp_path, monkeypatc
     told = [[(t.design, t.level, t.outputs, t.cost) for t in each.ledger.trials("b")] for each in (ended, made)]
     assert told[0] == told[1]
     assert len((tmp_path / "cells").read_text().split()) <= len(told[0]) + len(points)
+
+
+def test_a_campaign_of_which_every_coarse_run_fails_goes_on_with_the_target(tmp_path, monkeypatch):
+    monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(tmp_path / "plugins"))
+    broken = SIMULATOR.replace("seen = height", "assert self.cells == 96\n        seen = height")
+    made = mesh(tmp_path, broken)
+    made.finish()
+    trials = made.ledger.trials("b")
+    assert {trial.level: trial.counts for trial in trials} == {None: True, 0: False, 1: False}
+    assert made.ledger.campaign("b").finished == "budget: 3 of 3 trials"
+    assert [trial.origin.remarks["levels"] for trial in of_model(trials)] == ["none has a result: the target alone"]
+
+
+def test_a_start_without_a_result_of_the_target_goes_on_with_the_sequence(tmp_path, monkeypatch):
+    monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(tmp_path / "plugins"))
+    refusal = 'if self.cells == 96 and not 3 < design["x1"] < 6:\n            raise Infeasible("too wet")'
+    code = SIMULATOR.replace("import Simulator", "import Infeasible, Simulator").replace(
+        "seen = height", f"{refusal}\n        seen = height"
+    )
+    algorithm = {"start": {"n": 4}, **WORDS}
+    made = mesh(tmp_path, code, budget={"trials": 4, "cost": 5}, algorithm=algorithm)
+    made.finish()
+    own = of_level(made.ledger.trials("b"), None)
+    assert [trial.counts for trial in own[:3]] == [False, False, True]
+    assert [trial.origin.kind for trial in own] == ["initial", "initial", "initial", "model"]
+    first = [trial.design for trial in of_level(made.ledger.trials("b"), 0)[:3]]
+    assert [trial.design for trial in own[:3]] == first
 
 
 def test_an_approval_binds_the_level_and_a_change_outside_the_ledger_is_noticed(tmp_path, monkeypatch):
