@@ -189,6 +189,7 @@ def served() -> str:
         server.communicate()
 
     atexit.register(end)
+    atexit.register(forks._close)  # runs before the former: what was begun here ends while the server can tell of it
     return server.stdout.readline().strip()
 
 
