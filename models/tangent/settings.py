@@ -47,7 +47,8 @@ class TangentSettings:
             false) the papers' size: sqrt(m) times a network whose weights are N(0, 1/m) (Phan-Trong et al., 2023) is
             this one with (d + 1)^(1 / (2 (depth + 1))).
         b_std: Factor on the bias weights; 0 for none beside the constant input, as for a convolution.
-        network: ``convolution`` for designs with an image, ``dense`` for others; ``auto`` looks at the data.
+        network: ``convolution`` for designs with an image, ``dense`` for others; ``auto`` looks at the data, and is
+            dense where depth or b_std is given, which a convolution does not have.
         channels: Channels of the convolution.
         hyperparameters: ``fitted`` by marginal likelihood, or ``fixed``: l = s_f = 1, no constant, noise as stated.
         normalised: True if rows are divided by their length; false with fixed hyper-parameters is the papers' kernel.
@@ -153,7 +154,8 @@ class TangentSettings:
 
     def _shape(self, data: Observations) -> Perceptron | Convolution | Mirrored:
         d = data.X.shape[1]
-        if self.network == "dense" or (self.network == "auto" and not data.images):
+        plain = not data.images or self.depth != 1 or self.b_std != 0
+        if self.network == "dense" or (self.network == "auto" and plain):
             return Perceptron(d, self.width or _WIDTH, self.depth, self.activation, self._w_std(d), self.b_std)
         if len(data.images) != 1:
             raise ValueError(

@@ -9,12 +9,14 @@ import pytest
 import torch
 
 from fieldcraft.models.acquisitions.log_ei import LogEI
+from fieldcraft.models.algorithms.sto_bnts import STOBNTS
 from fieldcraft.models.maximizers.multistart import Multistart
 from fieldcraft.models.numerics.point_sets import sobol_points, take
 from fieldcraft.models.observations import ImageColumns, Observations
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates.sampled_linear import SampledLinear
 from fieldcraft.models.surrogates.sampled_network import SampledNetwork
+from fieldcraft.models.tangent.features import Perceptron
 from fieldcraft.physics.problems.digits import Digits
 
 N_START, N_TRIALS = 10, 25
@@ -65,7 +67,15 @@ def test_a_convolution_is_small_unless_told_otherwise():
 @pytest.mark.parametrize("options", [{"depth": 2}, {"b_std": 0.1}])
 def test_what_a_convolution_does_not_have_is_refused(options):
     with pytest.raises(ValueError, match="and a convolution has one dense layer without bias: set depth to 1"):
-        SampledLinear(**options).shape(images_of(2, 3))
+        SampledLinear(network="convolution", **options).shape(images_of(2, 3))
+    assert isinstance(SampledLinear(**options).shape(images_of(2, 3)), Perceptron)
+
+
+def test_the_papers_networks_of_two_layers_take_images():
+    named = STOBNTS(preset="paper").words(9, 1)["surrogate"]
+    surrogate = SampledNetwork(**{name: value for name, value in named.items() if name != "kind"})
+    shape = surrogate.shape(images_of(2, 3))
+    assert isinstance(shape, Perceptron) and (shape.width, shape.depth) == (256, 2)
 
 
 @pytest.mark.parametrize(
