@@ -35,7 +35,9 @@ def test_all_kinds_are_listed_by_group(plugins, capsys):
     assert main(["kinds"]) == 0
     told = capsys.readouterr().out
     assert max(map(len, told.splitlines())) <= 100
-    assert "exact_gp, field_ensemble, field_pod, grouped_gp, mine, multilevel_gp, neural_greedy" in " ".join(told.split())
+    assert "exact_gp, field_ensemble, field_pod, grouped_gp, mine, multilevel_gp, neural_greedy" in " ".join(
+        told.split()
+    )
     assert main(["kinds", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rules"] == ["bound", "probability"]
 
