@@ -140,9 +140,9 @@ def decisions_of(history: Sequence[Event]) -> tuple[list[Event], int]:
 def _is_decision(event: Event) -> bool:
     if event.trial is None:
         return False
-    if event.action == "move" and event.after is TrialState.APPROVED:  # a retry; a fresh approval is an ``approve``
-        return event.by != ACTOR
-    return event.action in _DECISIONS or (event.action == "move" and event.after in _RULINGS)
+    if event.action == "move":  # a retry moves to APPROVED; a pass rejects what the budget does not allow
+        return event.by != ACTOR and (event.after is TrialState.APPROVED or event.after in _RULINGS)
+    return event.action in _DECISIONS
 
 
 def _decided(material: Material) -> tuple[str, list[Content]]:

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import mlflow.tracking
 import numpy as np
@@ -20,6 +21,8 @@ from small import SMALL, finish
 from fieldcraft.flows.analysis.best import best_trial
 from fieldcraft.flows.charts.space import parallel, where
 from fieldcraft.flows.cli import main
+from fieldcraft.flows.identity import ACTOR
+from fieldcraft.flows.report.answers import decisions_of
 from fieldcraft.flows.report.belief import believed
 from fieldcraft.flows.report.markup import element, page, table
 from fieldcraft.flows.settings import settings_from
@@ -534,3 +537,9 @@ def test_a_report_is_attached_to_the_run_in_mlflow_once_that_is_there(finished, 
     assert [link["href"] for link in Read(file.read_text(encoding="utf-8")).all("a")] == [
         f"http://127.0.0.1:9/#/runs/{said['mlflow']}"
     ]
+
+
+def test_what_a_pass_rejects_for_the_budget_is_no_decision_of_people():
+    moved = {"trial": "heat-0001", "action": "move", "after": TrialState.REJECTED}
+    passes, anas = (SimpleNamespace(**moved, by=who) for who in (ACTOR, "ana"))
+    assert decisions_of([passes, anas]) == ([anas], 0)
