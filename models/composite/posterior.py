@@ -3,16 +3,15 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from scipy.special import ndtri
 from torch import Tensor
-from torch.quasirandom import SobolEngine
 
 from fieldcraft.models.data.composite import Composite
+from fieldcraft.models.numerics.point_sets import normal_samples
 from fieldcraft.models.numerics.states import named
 from fieldcraft.models.observations import Array, Observations, Scaling
 from fieldcraft.models.surrogate import Function, Posterior, coarse, means
@@ -175,11 +174,3 @@ def _log_normal(m: float, v: float) -> tuple[float, float]:
 
 def _finite(gradient: Tensor) -> Tensor:
     return gradient.nan_to_num(0.0, 0.0, 0.0)
-
-
-@lru_cache(maxsize=16)
-def normal_samples(n: int, k: int, seed: int) -> Tensor:
-    """n standard normal values of k numbers, of a scrambled Sobol sequence, shape (n, k)."""
-    engine = SobolEngine(k, scramble=True, seed=seed)  # type: ignore[no-untyped-call]
-    cube = engine.draw(n, dtype=torch.float64).numpy()
-    return torch.from_numpy(ndtri(np.clip(cube, 1e-12, 1 - 1e-12)))

@@ -22,14 +22,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.quasirandom import SobolEngine
 
 from fieldcraft.models.acquisition import Score
 from fieldcraft.models.coordinates.posterior import PosteriorOfDesigns
 from fieldcraft.models.feasibility.constrained import LEAST_SD, ConstrainedPosterior, about_objective
 from fieldcraft.models.levels.process import LevelsPosterior
 from fieldcraft.models.maximizer import SAME, Candidates
-from fieldcraft.models.numerics.point_sets import sobol_points, take
+from fieldcraft.models.numerics.point_sets import normal_samples, sobol_points, take
 from fieldcraft.models.observations import Array, Observations
 from fieldcraft.models.scoring.incumbent import incumbent
 from fieldcraft.models.selection.contest import Chosen
@@ -279,9 +278,7 @@ class _Place:
 @lru_cache(maxsize=16)
 def _results(outputs: int) -> Tensor:
     """Standardised results of a level that are equally likely, shape (results, outputs)."""
-    if outputs == 1:
-        levels = (torch.arange(_RESULTS, dtype=torch.float64)[:, None] + 0.5) / _RESULTS
-    else:
-        levels = SobolEngine(outputs, scramble=True, seed=0).draw(_RESULTS, dtype=torch.float64)  # type: ignore[no-untyped-call]
-    found: Tensor = torch.special.ndtri(levels.clamp(1e-9, 1 - 1e-9))
+    if outputs > 1:
+        return normal_samples(_RESULTS, outputs, 0)
+    found: Tensor = torch.special.ndtri((torch.arange(_RESULTS, dtype=torch.float64)[:, None] + 0.5) / _RESULTS)
     return found

@@ -8,6 +8,8 @@ from itertools import chain, islice, product
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import ndtri
+from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from fieldcraft.models.observations import Array
@@ -52,6 +54,13 @@ def _first_sobol_cube(dimension: int, seed: int) -> Array:
     cube: Array = _sobol_engine(dimension, seed).draw(_BLOCK, dtype=torch.float64).numpy()
     cube.flags.writeable = False
     return cube
+
+
+@lru_cache(maxsize=16)
+def normal_samples(n: int, k: int, seed: int) -> Tensor:
+    """n standard normal values of k numbers, of a scrambled Sobol sequence, shape (n, k)."""
+    cube = _sobol_engine(k, seed).draw(n, dtype=torch.float64).numpy()
+    return torch.from_numpy(ndtri(np.clip(cube, 1e-12, 1 - 1e-12)))
 
 
 def uniform_points(space: SearchSpace, rng: np.random.Generator) -> Iterator[Array]:

@@ -8,8 +8,9 @@ import torch
 from botorch.utils.safe_math import log_fatplus, logmeanexp
 from torch import Tensor
 
-from fieldcraft.models.composite.posterior import CompositePosterior, normal_samples
+from fieldcraft.models.composite.posterior import CompositePosterior
 from fieldcraft.models.feasibility.constrained import ConstrainedPosterior
+from fieldcraft.models.numerics.point_sets import normal_samples
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.scoring.analytic import AnalyticScore
 from fieldcraft.models.scoring.bands import LogBandImprovement
