@@ -209,6 +209,8 @@ def _class(group: str, kind: object, plugins: Sequence[Path], where: str, also: 
 
 def _unlike(place: str, given: object, made: object) -> Iterator[str]:
     """Faults of values that were converted to numbers: true and false, and numbers within quotes."""
+    if isinstance(given, Mapping) and dataclasses.is_dataclass(made):
+        made = {field.name: getattr(made, field.name) for field in dataclasses.fields(made)}
     if isinstance(given, Mapping) and isinstance(made, Mapping):
         for key in given.keys() & made.keys():
             yield from _unlike(f"{place}.{key}", given[key], made[key])
