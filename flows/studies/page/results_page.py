@@ -12,9 +12,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from fieldcraft.flows.spec.registry import available
 from fieldcraft.flows.studies.page.targets import EACH, GROUPS, algorithms_of, shares
 from fieldcraft.flows.studies.plan.claims import Claim, Claims, Compared, Paper, Solvers, read_claims
 from fieldcraft.flows.studies.plan.spec import cells_of, read_study
+from fieldcraft.flows.studies.scoring.standing import behind, standings
 from fieldcraft.flows.studies.scoring.verdicts import accelerations, hours_left, misses_of, rows_of, verdict_of
 from fieldcraft.flows.text import counted
 
@@ -40,6 +42,15 @@ _QUICKER = """How many times fewer trials an algorithm needed to reach random se
 included: median over the problems of a study, least and greatest; a problem where it never got there counts as less
 than one. Problems whose equation was computed from the objective are left out. Published medians are near 6."""
 
+_AGAINST = """How `auto` stands against other packages and against random search: on how many problems its mean regret
+is smaller, equal or larger, over all studies that ran both and the seeds that both have finished. The sign test asks
+whether it is smaller more often than not; its p value is corrected for the number of rivals after Benjamini and
+Hochberg. Problems whose equation was computed from the objective are left out. Each study's page names the commit that
+it ran: later changes of `auto` are not in its figures."""
+
+_BEHIND = """Where `auto` is behind the best of them by more than two standard errors of the difference, or at all where
+one seed tells no error:"""
+
 _LEFT = """What the rest would cost is what the campaigns that ended cost a trial: of the same algorithm on the same
 problem, or else of the same problem, or algorithm, or any."""
 
@@ -63,6 +74,7 @@ def page(root: Path) -> str:
     for paper in claims.papers:
         blocks += _paper(paper, studies, solved)
     blocks += ["## Errata", *_errata(claims)]
+    blocks += ["## Against other packages", _AGAINST, *_against(claims, studies)]
     blocks += ["## Trials saved against random search", _QUICKER, *_quicker(studies)]
     targets = root / "benchmarks" / "results" / "coco.json"
     if targets.exists():
@@ -154,6 +166,30 @@ def _quicker(studies: Mapping[str, Any]) -> Iterator[str]:
             factors = [0.0 if each is None else each for each in found.values()]
             lines.append([name, algorithm, str(len(factors)), *map(_factor, _spread(factors))])
     yield _table(["study", "algorithm", "problems", "median", "least", "greatest"], lines)
+
+
+def _against(claims: Claims, studies: Mapping[str, Any]) -> Iterator[str]:
+    rivals = (*available("rivals"), "random")
+    lines = [
+        [each.rival, str(each.better), str(each.equal), str(each.worse), "-" if each.q is None else f"{each.q:.2g}"]
+        for each in standings("auto", rivals, studies)
+    ]
+    yield _table(["rival", "`auto` is better", "equal", "worse", "sign test"], lines)
+    reasons = {(each.study, each.problem): each.why for each in claims.behind}
+    lines = [
+        [
+            each.study,
+            each.problem,
+            f"{each.own:.3g}{', the largest' if each.last else ''}",
+            f"{each.best}: {each.other:.3g}",
+            "one seed" if each.error is None else f"{each.error:.2g}",
+            reasons.get((each.study, each.problem), "not examined"),
+        ]
+        for each in behind("auto", rivals, studies)
+    ]
+    if lines:
+        yield _BEHIND
+        yield _table(["study", "problem", "`auto`", "best", "error of the difference", "why"], lines)
 
 
 def _spread(factors: Sequence[float]) -> tuple[float, float, float]:

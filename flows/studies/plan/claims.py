@@ -99,11 +99,26 @@ class Erratum(Part):
     check: str | None = None
 
 
+class Behind(Part):
+    """Why ``auto`` is behind a rival on a problem of a study.
+
+    Attributes:
+        study: Name of the study.
+        problem: Label of the problem.
+        why: The reason.
+    """
+
+    study: str
+    problem: str
+    why: str
+
+
 class Claims(Part):
-    """All papers with their claims and errata."""
+    """All papers with their claims and errata, and why ``auto`` is behind where it is."""
 
     papers: tuple[Paper, ...]
     errata: tuple[Erratum, ...]
+    behind: tuple[Behind, ...] = ()
 
 
 def read_claims(path: Path) -> Claims:

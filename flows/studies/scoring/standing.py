@@ -1,0 +1,113 @@
+"""Standing of one algorithm against the optimisers of others, over all problems of all studies."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from fieldcraft.flows.studies.plan.claims import Compared
+from fieldcraft.flows.studies.scoring.tests_and_ranks import adjusted, or_infinite
+from fieldcraft.flows.studies.scoring.verdicts import pairs_of, rows_of
+
+ERRORS = 2.0
+"""Standard errors by which a mean regret must be larger than another to count as behind it."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """An algorithm against one rival, by the mean regrets over the seeds that both have finished.
+
+    Args:
+        rival: The rival.
+        better: Problems on which the algorithm's mean is smaller.
+        equal: Problems on which the means are equal up to rounding.
+        worse: Problems on which it is larger.
+        q: p value of the one-sided sign test that it is smaller more often than not, over the problems where the means
+            differ, after Benjamini and Hochberg's correction over all rivals; None where they differ nowhere.
+    """
+
+    rival: str
+    better: int
+    equal: int
+    worse: int
+    q: float | None
+
+
+@dataclass(frozen=True)
+class Behind:
+    """A problem on which a rival's mean regret is smaller by more than ``ERRORS`` standard errors of the difference.
+
+    Args:
+        study: The study.
+        problem: The problem.
+        best: The rival with the smallest mean.
+        own: Mean regret of the algorithm.
+        other: Mean regret of that rival.
+        error: Standard error of their difference; None where either has one seed: then any difference counts.
+        last: True if no rival's mean is larger.
+    """
+
+    study: str
+    problem: str
+    best: str
+    own: float
+    other: float
+    error: float | None
+    last: bool
+
+
+def standings(method: str, rivals: Collection[str], studies: Mapping[str, Any]) -> list[Standing]:
+    """The standing against each rival that was run beside the algorithm, the most problems first.
+
+    Problems whose equation was computed from the objective are left out.
+
+    Args:
+        method: Label of the algorithm.
+        rivals: Labels of the rivals.
+        studies: Results of studies by name.
+    """
+    pairs = [
+        pair
+        for name, study in studies.items()
+        if (problems := tuple(each["problem"] for each in _told(study)))
+        for pair in pairs_of(
+            method, Compared(study=name, methods=(method,), baselines=tuple(rivals), problems=problems), study
+        )
+    ]
+    counts = []
+    for rival in sorted({pair.baseline for pair in pairs}):
+        own = [pair for pair in pairs if pair.baseline == rival]
+        better, equal = sum(pair.better for pair in own), sum(pair.equal for pair in own)
+        counts.append((rival, better, equal, len(own) - better - equal))
+    p_values = [
+        float(stats.binomtest(better, better + worse, alternative="greater").pvalue) if better + worse else None
+        for _, better, _, worse in counts
+    ]
+    found = [Standing(*each, q) for each, q in zip(counts, adjusted(p_values), strict=True)]
+    return sorted(found, key=lambda each: (-each.better - each.equal - each.worse, each.rival))
+
+
+def behind(method: str, rivals: Collection[str], studies: Mapping[str, Any]) -> list[Behind]:
+    """The problems on which the algorithm is behind the best of the rivals (see ``standings``)."""
+    return [found for name, study in studies.items() for found in _behind(method, rivals, name, study)]
+
+
+def _behind(method: str, rivals: Collection[str], name: str, study: Mapping[str, Any]) -> Iterator[Behind]:
+    for each in _told(study):
+        rows = rows_of(study, each["problem"])
+        there = {rival: rows[rival] for rival in rivals if rival in rows}
+        if method not in rows or not there:
+            continue
+        means = {rival: or_infinite(row["mean"]) for rival, row in there.items()}
+        best = min(means, key=lambda rival: (means[rival], rival))
+        own = or_infinite(rows[method]["mean"])
+        errors = [rows[method]["error"], there[best]["error"]]
+        error = None if None in errors else float(np.hypot(*errors))
+        if own > means[best] + ERRORS * (error or 0.0):
+            yield Behind(name, each["problem"], best, own, means[best], error, own >= max(means.values()))
+
+
+def _told(study: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [each for each in study["problems"] if not each["oracle"] and each["rows"]]
