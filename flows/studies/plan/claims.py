@@ -100,7 +100,7 @@ class Erratum(Part):
 
 
 class Behind(Part):
-    """Why ``auto`` is behind a rival on a problem of a study.
+    """Reason why ``auto`` is behind a rival on a problem of a study.
 
     Attributes:
         study: Name of the study.
