@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fieldcraft.models.named_algorithm import MULTISTART, RAW_TRAINING, Words, start
+from fieldcraft.models.named_algorithm import EVERYWHERE, MULTISTART, RAW_TRAINING, Words, start
 
 _PAPER: Mapping[str, Any] = {**RAW_TRAINING, "init": "gaussian", "width": 500, "draw": "independent"}
 
@@ -27,6 +27,6 @@ class NeuralBO:
         return {
             "start": start(dimension, "random" if paper else "sobol"),
             "surrogate": {"kind": "tangent_network", **(_PAPER if paper else {})},
-            "acquisition": {"kind": "thompson"},
+            "acquisition": dict(EVERYWHERE) if paper else {"kind": "thompson"},
             "maximizer": dict(MULTISTART),
         }

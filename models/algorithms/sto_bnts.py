@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fieldcraft.models.named_algorithm import MULTISTART, Words, start
+from fieldcraft.models.named_algorithm import EVERYWHERE, MULTISTART, Words, start
 
 PAPER: dict[str, Any] = {
     "hyperparameters": "fixed",
@@ -37,6 +37,6 @@ class STOBNTS:
         return {
             "start": start(dimension, "random" if paper else "sobol"),
             "surrogate": {"kind": "sampled_network", "networks": batch, **(PAPER if paper else {})},
-            "acquisition": {"kind": "thompson"},
+            "acquisition": dict(EVERYWHERE) if paper else {"kind": "thompson"},
             "maximizer": dict(PAPER_MAXIMIZER if paper else MULTISTART),
         }

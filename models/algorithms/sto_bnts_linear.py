@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fieldcraft.models.algorithms.sto_bnts import PAPER, PAPER_MAXIMIZER
-from fieldcraft.models.named_algorithm import MULTISTART, Words, start
+from fieldcraft.models.named_algorithm import EVERYWHERE, MULTISTART, Words, start
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,6 @@ class STOBNTSLinear:
         return {
             "start": start(dimension, "random" if paper else "sobol"),
             "surrogate": {"kind": "sampled_linear", **(PAPER if paper else {})},
-            "acquisition": {"kind": "thompson"},
+            "acquisition": dict(EVERYWHERE) if paper else {"kind": "thompson"},
             "maximizer": dict(PAPER_MAXIMIZER if paper else MULTISTART),
         }
