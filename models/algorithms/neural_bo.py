@@ -16,7 +16,8 @@ class NeuralBO:
     Args:
         preset: ``default``: the options that this project found to work. ``paper``: the raw kernel of one
             hidden layer of 500 relu, weights drawn at random, lambda 0.01, 50 gradient steps of 0.001 (Adam's
-            here), nu 1 (the paper searches 0.1, 1 and 10) and a normal drawn at every point by itself.
+            here), nu 1 (the paper searches 0.1, 1 and 10) and a normal drawn at every point by itself,
+            searched everywhere.
     """
 
     preset: Literal["default", "paper"] = "default"

@@ -17,7 +17,8 @@ class NeuralTS:
 
     Args:
         preset: ``default``: the options that this project found to work. ``paper``: the raw relu kernel and the
-            diagonal of its p x p matrix, which is an approximation of the variance (correlation about 0.6).
+            diagonal of its p x p matrix, which is an approximation of the variance (correlation about 0.6); draws
+            are searched everywhere.
     """
 
     preset: Literal["default", "paper"] = "default"

@@ -14,7 +14,7 @@ class STOBNTSLinear:
     Args:
         preset: ``default``: the options that this project found to work. ``paper``: the raw kernel of two
             hidden layers of 256 relu (weights of 1.5, biases of 0.05 over the root of the fan-in), noise 0.1,
-            unperturbed targets; 10,000 candidates and 100 searches by gradient.
+            unperturbed targets; 10,000 candidates everywhere and 100 searches by gradient.
     """
 
     preset: Literal["default", "paper"] = "default"
