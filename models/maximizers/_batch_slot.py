@@ -64,7 +64,7 @@ class BatchSlot:
         return self.space.repair(anchors + steps)
 
     def about(self, centre: Tensor, n: int, rng: np.random.Generator) -> Array:
-        """At most n feasible samples about a point (d,), shape (k, d), k >= 1.
+        """Feasible samples about a point (d,), shape (k, d), 1 <= k <= n.
 
         Each lies on the way from there to a uniform point of the space, at a share of it whose logarithm is uniform. A
         discrete variable has the value of that point with a probability that is the share.
