@@ -45,6 +45,21 @@ class ScreenedScore(Score, Protocol):
         ...
 
 
+@runtime_checkable
+class LocalScore(Score, Protocol):
+    """A score that may be searched about one point alone."""
+
+    @property
+    def centre(self) -> Tensor | None:
+        """The encoded point, shape (d,); None for a search of the whole space."""
+        ...
+
+
+def centre_of(score: Score) -> Tensor | None:
+    """The point (d,) about which a score is searched; None for the whole space."""
+    return score.centre if isinstance(score, LocalScore) else None
+
+
 class MomentFunction(Score, Protocol):
     """A score that is a function of mean and standard deviation at the candidate only.
 

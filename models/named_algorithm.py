@@ -10,6 +10,9 @@ Words = dict[str, Any]
 
 MULTISTART: Mapping[str, Any] = {"kind": "multistart"}
 
+EVERYWHERE: Mapping[str, Any] = {"kind": "thompson", "search": "everywhere"}
+"""Thompson sampling as the papers state it: the minimiser of a draw in the whole space."""
+
 RAW_TRAINING: Mapping[str, Any] = {
     "hyperparameters": "fixed",
     "normalised": False,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fieldcraft.models.named_algorithm import MULTISTART, RAW_TRAINING, Words, start
+from fieldcraft.models.named_algorithm import EVERYWHERE, MULTISTART, RAW_TRAINING, Words, start
 
 _PAPER: Mapping[str, Any] = {**RAW_TRAINING, "init": "antisymmetric", "variance": "diagonal", "draw": "independent"}
 
@@ -17,7 +17,8 @@ class NeuralTS:
 
     Args:
         preset: ``default``: the options that this project found to work. ``paper``: the raw relu kernel and the
-            diagonal of its p x p matrix, which is an approximation of the variance (correlation about 0.6).
+            diagonal of its p x p matrix, which is an approximation of the variance (correlation about 0.6); draws
+            are searched everywhere.
     """
 
     preset: Literal["default", "paper"] = "default"
@@ -28,6 +29,6 @@ class NeuralTS:
         return {
             "start": start(dimension, "random" if paper else "sobol"),
             "surrogate": {"kind": "tangent_network", "draw": "independent", **(_PAPER if paper else {})},
-            "acquisition": {"kind": "thompson"},
+            "acquisition": dict(EVERYWHERE) if paper else {"kind": "thompson"},
             "maximizer": dict(MULTISTART),
         }

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fieldcraft.models.named_algorithm import MULTISTART, Words, start
+from fieldcraft.models.named_algorithm import EVERYWHERE, MULTISTART, Words, start
 
 Engine = Literal["basis", "kernel", "ntk", "trained"]
 
@@ -55,6 +55,6 @@ class PINNBO:
         return {
             "start": start(dimension, "random" if paper else "sobol"),
             "surrogate": surrogate,
-            "acquisition": {"kind": "thompson" if engine == "trained" else "log_ei"},
+            "acquisition": dict(EVERYWHERE) if paper else {"kind": "thompson" if engine == "trained" else "log_ei"},
             "maximizer": dict(MULTISTART),
         }

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fieldcraft.models.named_algorithm import MULTISTART, Words, start
+from fieldcraft.models.named_algorithm import EVERYWHERE, MULTISTART, Words, start
 
 PAPER: dict[str, Any] = {
     "hyperparameters": "fixed",
@@ -26,7 +26,8 @@ class STOBNTS:
     Args:
         preset: ``default``: the options that this project found to work. ``paper``: the raw kernel of two
             hidden layers of 256 relu (weights of 1.5, biases of 0.05 over the root of the fan-in), noise 0.1,
-            unperturbed targets, trained to convergence; 10,000 candidates and 100 searches by gradient.
+            unperturbed targets, trained to convergence; 10,000 candidates everywhere and 100 searches
+            by gradient.
     """
 
     preset: Literal["default", "paper"] = "default"
@@ -37,6 +38,6 @@ class STOBNTS:
         return {
             "start": start(dimension, "random" if paper else "sobol"),
             "surrogate": {"kind": "sampled_network", "networks": batch, **(PAPER if paper else {})},
-            "acquisition": {"kind": "thompson"},
+            "acquisition": dict(EVERYWHERE) if paper else {"kind": "thompson"},
             "maximizer": dict(PAPER_MAXIMIZER if paper else MULTISTART),
         }

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fieldcraft.models.algorithms.sto_bnts import PAPER, PAPER_MAXIMIZER
-from fieldcraft.models.named_algorithm import MULTISTART, Words, start
+from fieldcraft.models.named_algorithm import EVERYWHERE, MULTISTART, Words, start
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,7 @@ class STOBNTSLinear:
     Args:
         preset: ``default``: the options that this project found to work. ``paper``: the raw kernel of two
             hidden layers of 256 relu (weights of 1.5, biases of 0.05 over the root of the fan-in), noise 0.1,
-            unperturbed targets; 10,000 candidates and 100 searches by gradient.
+            unperturbed targets; 10,000 candidates everywhere and 100 searches by gradient.
     """
 
     preset: Literal["default", "paper"] = "default"
@@ -25,6 +25,6 @@ class STOBNTSLinear:
         return {
             "start": start(dimension, "random" if paper else "sobol"),
             "surrogate": {"kind": "sampled_linear", **(PAPER if paper else {})},
-            "acquisition": {"kind": "thompson"},
+            "acquisition": dict(EVERYWHERE) if paper else {"kind": "thompson"},
             "maximizer": dict(PAPER_MAXIMIZER if paper else MULTISTART),
         }

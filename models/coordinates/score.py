@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fieldcraft.models.acquisition import BoundedScore, Score, ScreenedScore, ViolationScore
+from fieldcraft.models.acquisition import BoundedScore, Score, ScreenedScore, ViolationScore, centre_of
 from fieldcraft.models.coordinates.model_coordinates import ModelCoordinates
 from fieldcraft.models.scoring.gradients import with_gradients
 
@@ -21,6 +21,12 @@ class ScoreOfDesigns:
 
     score: Score
     coordinates: ModelCoordinates
+
+    @property
+    def centre(self) -> Tensor | None:
+        """The encoded point, shape (d,), about which it is searched; None for the whole space."""
+        centre = centre_of(self.score)
+        return None if centre is None else self.coordinates.back(centre[None])[0]
 
     def value(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
         """Worth of encoded X (n, d), shape (n,) (see Score.value)."""

@@ -15,6 +15,7 @@ from fieldcraft.models.coordinates.model_coordinates import ModelCoordinates
 from fieldcraft.models.feasibility.least_violation import Room
 from fieldcraft.models.maximizer import SAME
 from fieldcraft.models.numerics.neighbours import neighbours
+from fieldcraft.models.numerics.point_sets import is_feasible
 from fieldcraft.models.observations import Array
 from fieldcraft.models.scoring.gradients import automatic, with_gradients
 from fieldcraft.physics.space import SearchSpace
@@ -30,6 +31,8 @@ _OUTSIDE = -1e100
 _PENALTY = 100.0
 # Samples about each anchor of a bounded score by their distances.
 _AROUND, _DISTANCES = 16, (0.1, 0.01)
+# Least share of the way from a centre to another point of the space.
+_LEAST_SHARE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +62,21 @@ class BatchSlot:
         anchors = np.repeat(self.bounded.anchors.numpy(), _AROUND, axis=0)
         steps = rng.choice(_DISTANCES, size=(len(anchors), 1)) * rng.standard_normal(anchors.shape)
         return self.space.repair(anchors + steps)
+
+    def about(self, centre: Tensor, n: int, rng: np.random.Generator) -> Array:
+        """Feasible samples about a point (d,), shape (k, d), 1 <= k <= n.
+
+        Each lies on the way from there to a uniform point of the space, at a share of it whose logarithm is uniform. A
+        discrete variable has the value of that point with a probability that is the share.
+        """
+        here, ends = self.space.repair(centre[None]), self.space.sample(n, rng)
+        shares = _LEAST_SHARE ** rng.random((n, 1))
+        X = here + shares * (ends - here)
+        for at in self.space.columns.values():
+            if np.all(self.fixed[at]):
+                X[:, at] = np.where(rng.random((n, 1)) < shares, ends[:, at], here[:, at])
+        X = X[is_feasible(self.space, X)]
+        return self.space.repair(X if len(X) else ends)
 
     def room(self, excess: Callable[[Tensor, int, Tensor], Tensor]) -> Room:
         """Minus the excesses of one point (d,), shape (k,), and their gradients, shape (k, d)."""

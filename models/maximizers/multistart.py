@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fieldcraft.models.acquisition import BoundedScore, Score, ViolationScore
+from fieldcraft.models.acquisition import BoundedScore, Score, ViolationScore, centre_of
 from fieldcraft.models.feasibility.least_violation import least_violation
 from fieldcraft.models.maximizer import Candidates
 from fieldcraft.models.maximizers._batch_slot import SLACK, BatchSlot, fixed_columns
@@ -35,6 +35,9 @@ class Multistart:
 
     Where a surrogate has a cheaper form of itself, as exact_gp of more than 200 trials, the samples are judged by that,
     and by the surrogate itself only where gradients start.
+
+    If the score is searched about one point (``LocalScore``), samples lie about it at distances over three decades, and
+    the best sample is the answer.
 
     Integers and categories keep the values of the sample during the gradient steps; the best point then changes to
     better values of one of them, each time improved by gradients, until no such step gains a millionth. The value is
@@ -70,16 +73,20 @@ class Multistart:
         """The batch, place by place (see Maximizer.maximize)."""
         if q < 1:
             raise ValueError(f"q is {q}: a batch has at least one place.")
-        everything = every_point(space, self.n_samples)
+        everything, centre = every_point(space, self.n_samples), centre_of(score)
         samples = sobol_points(space, rng)
         chosen, values = np.empty((0, space.dimension)), np.empty(0)
         before = chosen if taken is None else taken
         for slot in range(q):
             place = BatchSlot(score, slot, torch.tensor(chosen), space, np.vstack([before, chosen]))
-            X = everything
-            if X is None:
+            if everything is not None:
+                X = everything
+            elif centre is not None:
+                X = place.about(centre, self.n_samples, rng)
+            else:
                 X = np.vstack([take(samples, self.n_samples), place.around_anchors(rng)])
-            point, value = self._fill(place, place.remaining(X), exhaustive=everything is not None)
+            looked_through = everything is not None or centre is not None
+            point, value = self._fill(place, place.remaining(X), exhaustive=looked_through)
             chosen, values = np.vstack([chosen, point]), np.append(values, value)
         return Candidates(X=chosen, value=values)
 

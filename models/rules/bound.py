@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from fieldcraft.models.acquisition import Scale, Score
+from fieldcraft.models.acquisition import Scale, Score, centre_of
 from fieldcraft.models.capability import Capability
 from fieldcraft.models.feasibility.constrained import ConstrainedPosterior
 from fieldcraft.models.feasibility.pending import Believing
@@ -106,6 +106,11 @@ class _Bounded:
     believing: Believing
     widths: tuple[float, ...]
     anchors: Tensor
+
+    @property
+    def centre(self) -> Tensor | None:
+        """The point (d,) about which the score is searched, if there is a feasible one; None for the whole space."""
+        return centre_of(self.score) if len(self.anchors) else None
 
     def value(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
         """The score at X (n, d), feasible or not, shape (n,)."""

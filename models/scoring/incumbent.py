@@ -9,11 +9,23 @@ from fieldcraft.models.observations import Observations
 from fieldcraft.models.surrogate import Posterior, means
 
 
-def best_belief(posterior: Posterior, data: Observations) -> tuple[Tensor, Tensor]:
-    """Least posterior mean among the observed points, and its uncertainty; two numbers.
+def best_design(posterior: Posterior, data: Observations) -> Tensor:
+    """The observed point of the least posterior mean, shape (d,).
 
-    The uncertainty is the standard deviation there if the noise of results is stated, and else 0. Under unknown
-    constraints only points believed feasible count; if there are none, all points count.
+    Under unknown constraints only points believed feasible count; if there are none, all points count.
+
+    Args:
+        posterior: Beliefs from the data.
+        data: At least one observation.
+    """
+    X = torch.tensor(data.X)
+    return X[_eligible_means(posterior, X).argmin()]
+
+
+def best_belief(posterior: Posterior, data: Observations) -> tuple[Tensor, Tensor]:
+    """Posterior mean at ``best_design``, and its uncertainty; two numbers.
+
+    The uncertainty is the standard deviation there if the noise of results is stated, and else 0.
 
     Args:
         posterior: Beliefs from the data.
@@ -21,14 +33,21 @@ def best_belief(posterior: Posterior, data: Observations) -> tuple[Tensor, Tenso
     """
     with torch.no_grad():
         X = torch.tensor(data.X)
-        mean = means(posterior, X)
-        if isinstance(posterior, ConstrainedPosterior):
-            feasible = posterior.read_feasible(X)
-            mean = mean.where(feasible, torch.inf) if feasible.any() else mean
+        mean = _eligible_means(posterior, X)
         best = mean.argmin()
         if not data.uncertain:
             return mean[best], torch.zeros_like(mean[best])
         return mean[best], posterior.mean_var(X[best][None])[1][0].sqrt()
+
+
+def _eligible_means(posterior: Posterior, X: Tensor) -> Tensor:
+    """Means (n,) at observed X (n, d), infinite where a point is believed infeasible and another is not."""
+    with torch.no_grad():
+        mean = means(posterior, X)
+        if isinstance(posterior, ConstrainedPosterior):
+            feasible = posterior.read_feasible(X)
+            mean = mean.where(feasible, torch.inf) if feasible.any() else mean
+        return mean
 
 
 def incumbent(posterior: Posterior, data: Observations, points: Tensor, doubts: float = 1.0) -> Tensor:
