@@ -148,10 +148,11 @@ class Case:
             columns=space.columns,
             space=space,
             emulators=emulators_of(self.emulated, space),
-            snapshots=self._snapshots(runs),
+            snapshots=self.snapshots(runs),
         )
 
-    def _snapshots(self, runs: Sequence["Run"]) -> Snapshots | None:
+    def snapshots(self, runs: Sequence["Run"]) -> Snapshots | None:
+        """Fields of runs without noise; None if they left none that teach."""
         first, stated = runs[0].fields, self.emulated.parametric
         if not first or stated is None:
             return None

@@ -379,6 +379,8 @@ class Observations:
             parts |= {f"earlier{k}": each.X, f"outputs{k}": each.Y}
         for one in self.lower:
             parts |= {f"level{one.level}": one.X, f"results{one.level}": one.Y}
+            if one.read is not None:
+                parts[f"read{one.level}"] = one.read
         if self.sds.size:
             parts["sds"] = self.sds
         if self.composite is not None:

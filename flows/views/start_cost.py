@@ -10,14 +10,20 @@ def warning(campaign: Campaign) -> str | None:
 
     Where the simulator has levels, if all runs of the start together cost more.
 
-    It is no error: imported data may take the place of the start, and people may edit the proposals.
+    It is no error: imported data may take the place of the start, and people may edit the proposals. An emulator's best
+    design, which takes a search to find, is taken to cost as much as another one.
     """
+    from fieldcraft.models.proposer import TakesEmulators
+    from fieldcraft.models.proposers.sobol import Sobol
+
     budget = campaign.spec.budget
     if budget.cost is None:
         return None
     rng = stream(campaign.spec.seed, 0, Use.INITIAL)
-    most = max(campaign.start.values())
-    designs = campaign.space.decode(campaign.algorithm.initial.propose(campaign.space, 0, most, rng))
+    most, initial = max(campaign.start.values()), campaign.algorithm.initial
+    if isinstance(initial, TakesEmulators):
+        initial = Sobol()
+    designs = campaign.space.decode(initial.propose(campaign.space, 0, most, rng))
     each = [float(campaign.problem.cost(design)) for design in designs]
     limit = quantity(budget.cost, budget.unit)
     if campaign.levels:

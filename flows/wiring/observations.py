@@ -11,7 +11,7 @@ from fieldcraft.flows.analysis.noise import stated_sds
 from fieldcraft.flows.products import Trained
 from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.flows.wiring.fit.derived import composite_of
-from fieldcraft.flows.wiring.levels.results import lower_results, of_target
+from fieldcraft.flows.wiring.levels.results import field_of, lower_results, of_target
 from fieldcraft.flows.wiring.physics.emulators import emulators_of
 from fieldcraft.flows.wiring.physics.equations import physics_at
 from fieldcraft.flows.wiring.physics.gradients import gradients_of, uses_gradients
@@ -141,8 +141,9 @@ def observations(
     physics = None if points is None or known is None else physics_at(known, campaign.space, points)
     m, names = len(campaign.objective.outputs), (*campaign.objective.outputs, *campaign.objective.constraints)
     outputs = np.array([[(trial.outputs or {})[name] for name in names] for trial in done]).reshape(-1, len(names))
-    designs, fields = [trial.actual for trial in done], [_field(trial) for trial in done]
+    designs, fields = [trial.actual for trial in done], [field_of(trial) for trial in done]
     X = campaign.space.encode(designs)
+    snapshots = snapshots_of(campaign, fields, X, outputs, network) if uses_fields(campaign) else None
     return Observations(
         X=X,
         y=outputs[:, 0],
@@ -156,7 +157,7 @@ def observations(
         columns=campaign.space.columns,
         space=campaign.space,
         emulators=emulators_of(campaign.problem, campaign.space, network),
-        snapshots=snapshots_of(campaign, fields, X, outputs, network) if uses_fields(campaign) else None,
+        snapshots=snapshots,
         gradients=gradients_of(campaign, designs, fields, outputs[:, 0].tolist()) if uses_gradients(campaign) else None,
         readings=sparse_fields_of(campaign, fields, X) if uses_readings(campaign) else None,
         aims=tuple(Aim(goal.maximize, goal.reference) for goal in campaign.objective.goals),
@@ -165,7 +166,7 @@ def observations(
         sds=np.empty((0, 0)) if sds is None else _sds(campaign, done, names, sds),
         composite=composite_of(campaign, done, sds),
         levels=tuple(level.cost for level in campaign.levels),
-        lower=lower_results(campaign, trials, names),
+        lower=lower_results(campaign, trials, names, snapshots, network),
     )
 
 
@@ -179,10 +180,3 @@ def _sds(
     usual = {output.name: math.nan if output.sd is None else output.sd for output in campaign.problem.outputs}
     rows = [[stated.get(trial.id, {}).get(name, usual[name]) for name in names] for trial in trials]
     return np.array(rows, dtype=np.float64).reshape(-1, len(names))
-
-
-def _field(trial: Trial | TrialSummary) -> str | None:
-    """Digest of a trial's stored field."""
-    if isinstance(trial, TrialSummary):
-        return trial.field
-    return None if trial.field is None else trial.field.digest

@@ -14,6 +14,8 @@ class LevelResults:
         cost: Expected cost of one run, as a share of the target's, 0 < cost < 1.
         X: Designs, encoded by the space of the campaign, shape (n, d), n >= 1.
         Y: Outputs in their units, the objectives first and then the constraints, shape (n, outputs).
+        read: The same outputs read from the fields of these runs on the target's mesh, shape (n, outputs); None where
+            the fields do not teach.
 
     Raises:
         ValueError: shapes disagree, there is no result, a value is not finite, or level or cost is out of range.
@@ -23,9 +25,10 @@ class LevelResults:
     cost: float
     X: Array
     Y: Array
+    read: Array | None = None
 
     def __post_init__(self) -> None:
-        for name in ("X", "Y"):
+        for name in ("X", "Y", "read")[: 2 if self.read is None else 3]:
             object.__setattr__(self, name, frozen(getattr(self, name)))
             refuse_non_finite(getattr(self, name), f"LevelResults.{name}", "leave such a trial out.")
         if self.X.ndim != 2 or self.Y.ndim != 2 or len(self.X) != len(self.Y) or self.X.size == 0:
@@ -33,6 +36,8 @@ class LevelResults:
                 f"X {self.X.shape} and Y {self.Y.shape} do not fit: give X (n, d) and Y (n, outputs) with at least one "
                 "result."
             )
+        if self.read is not None and self.read.shape != self.Y.shape:
+            raise ValueError(f"read {self.read.shape} does not fit Y {self.Y.shape}: give every output of every run.")
         if self.level < 0 or not 0 < self.cost < 1:
             raise ValueError(
                 f"level is {self.level} and cost {self.cost}: give a number from 0 on, and a share between 0 and 1."
@@ -40,4 +45,4 @@ class LevelResults:
 
     def of_output(self, k: int) -> "LevelResults":
         """The same results of output number k alone."""
-        return replace(self, Y=self.Y[:, [k]])
+        return replace(self, Y=self.Y[:, [k]], read=None if self.read is None else self.read[:, [k]])

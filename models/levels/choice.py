@@ -256,7 +256,8 @@ class _Place:
             allowed = tried if tried.any() else self.free
             now = float(worth[:, allowed].mean(axis=0).max())
             after = np.maximum(worth[:, allowed].max(axis=1), worth[:, rows[k]] * self.free[rows[k]]).mean()
-            gains[k] = after / now if now > 0 else 1.0
+            if after > 0:
+                gains[k] = after / now if now > 0 else np.inf
         return gains
 
     @cached_property

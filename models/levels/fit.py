@@ -2,7 +2,8 @@
 
 Those of a level are fitted to its results given the results of the levels before, as of a process that begins with an
 earlier one (``models.earlier.fit``): log p(all results) is the sum of these conditional densities, of which each new
-one has parameters of its own (Le Gratiet, 2013).
+one has parameters of its own (Le Gratiet, 2013). An emulator is a level before the first that is known at every design.
+It counts where it predicts the results of the cheapest level better, each from the others, than chance would.
 """
 
 import math
@@ -16,11 +17,12 @@ from torch import Tensor
 from fieldcraft.models.earlier.fit import Density, Priors
 from fieldcraft.models.gaussian.covariance import covariance
 from fieldcraft.models.gaussian.fit import NOISE, Question
-from fieldcraft.models.levels.process import LevelsPosterior, Term
+from fieldcraft.models.levels.process import Foreseen, LevelsPosterior, Term
 from fieldcraft.models.linear.conditioning import Factor
 from fieldcraft.models.linear.fourier_features import Kernel
 from fieldcraft.models.numerics.milestones import ByDigest
 from fieldcraft.models.observations import Array, LevelResults, Observations
+from fieldcraft.models.selection.contest import MARGIN
 
 # A level differs from the one before by a tenth of the spread of the results, give or take a factor of 7, and is about
 # as large; the part of the difference that depends on where the mesh lies counts as noise.
@@ -30,7 +32,7 @@ PRIORS = Priors(size=math.log(0.01), size_sd=2.0, rho=1.0, rho_sd=0.3, noise=rep
 def fitted(kernel: Kernel, data: Observations, lower: Sequence[LevelResults], noise: float | None) -> tuple[Term, ...]:
     """Terms of these levels and the target.
 
-    The coarser levels share the scaling of the cheapest, so that a factor of 1 means equal results.
+    The coarser levels and the emulator share the scaling of the cheapest, so that a factor of 1 means equal results.
 
     Args:
         kernel: Kind of all correlations.
@@ -42,16 +44,16 @@ def fitted(kernel: Kernel, data: Observations, lower: Sequence[LevelResults], no
         ValueError: a level's hyper-parameters cannot be fitted.
     """
     if not lower:
-        return (_first(kernel, data.reading(data.y), None, noise),)
+        return (_first(kernel, data, data.reading(data.y), None, noise),)
     scaling = observed(lower[0], data).scaling
-    terms: tuple[Term, ...] = (_first(kernel, observed(lower[0], data), lower[0].level),)
+    terms: tuple[Term, ...] = (_first(kernel, data, observed(lower[0], data), lower[0].level, None),)
     for each in lower[1:]:
         targets = scaling.to_target(each.Y[:, 0])
-        terms = (*terms, _next(kernel, posterior(kernel, data, terms), each.X, targets, each.level, None))
+        terms = (*terms, _after(posterior(kernel, data, terms), each.X, targets, each.level, None))
     # The target's own targets have another scale.
     ratio = scaling.sd / data.scaling.sd
     known = None if noise is None else noise / ratio**2
-    last = _next(kernel, posterior(kernel, data, terms), data.X, scaling.to_target(data.y), None, known)
+    last = _after(posterior(kernel, data, terms), data.X, scaling.to_target(data.y), None, known)
     shift = float(data.scaling.to_target(scaling.to_physical(np.zeros(1)))[0])
     own = Term(
         None, ratio * last.rho, ratio**2 * last.size, last.scales, ratio**2 * last.noise, ratio * last.constant + shift
@@ -64,6 +66,9 @@ def posterior(kernel: Kernel, data: Observations, terms: tuple[Term, ...]) -> Le
     results = {each.level: each for each in data.lower}
     each = [results[term.level] for term in terms if term.level is not None]
     scaling = observed(each[0], data).scaling if each else data.scaling
+    foreseen = None
+    if terms[0].rho and data.emulators:
+        foreseen = Foreseen(data.emulators[0], scaling, each[0].X if each else data.X)
     X, targets = [one.X for one in each], [scaling.to_target(one.Y[:, 0]) for one in each]
     if terms[-1].level is None:
         X, targets, scaling = [*X, data.X], [*targets, data.targets], data.scaling
@@ -74,6 +79,7 @@ def posterior(kernel: Kernel, data: Observations, terms: tuple[Term, ...]) -> Le
         at=torch.tensor(np.repeat(np.arange(len(X)), [len(one) for one in X])),
         targets=torch.tensor(np.concatenate(targets)),
         scaling=scaling,
+        foreseen=foreseen,
     )
 
 
@@ -82,8 +88,24 @@ def observed(results: LevelResults, data: Observations) -> Observations:
     return Observations(results.X, results.Y[:, 0], data.maximize, images=data.images)
 
 
-def _first(kernel: Kernel, own: Observations, level: int | None, known: float | None = None) -> Term:
-    """The cheapest level: an exact process of unit variance."""
+def _first(kernel: Kernel, data: Observations, own: Observations, level: int | None, noise: float | None) -> Term:
+    """The cheapest level, whose results are ``own``, with the emulator or without it."""
+    alone = _alone(kernel, own, level, noise)
+    if not data.emulators:
+        return alone
+    foreseen, known = Foreseen(data.emulators[0], own.scaling, own.X), np.zeros((len(own), len(own)))
+    predictions = foreseen.at(torch.tensor(own.X)).numpy()
+    # Without the emulator, but with the same priors: that of the noise alone may decide.
+    term, without = (_next(kernel, own.X, own.targets, m, known, level, noise) for m in (predictions, 0 * predictions))
+    term = replace(term, noise=max(term.noise, term.rho**2 * foreseen.jitter))
+    told, plain = (
+        float(posterior(kernel, data, (each,)).log_predictive().sum()) for each in (term, replace(without, rho=0.0))
+    )
+    return term if told > plain + MARGIN else alone
+
+
+def _alone(kernel: Kernel, own: Observations, level: int | None, known: float | None) -> Term:
+    """The cheapest level as an exact process of unit variance."""
     found = Question(kernel, known is not None, 1, len(own), ByDigest.of(own)).answer()
     scales, noise = 2 * np.exp(found.theta[: own.X.shape[1]]), math.exp(found.theta[-1]) if known is None else known
     X, targets = torch.tensor(own.X), torch.tensor(own.targets)
@@ -91,16 +113,22 @@ def _first(kernel: Kernel, own: Observations, level: int | None, known: float | 
     return Term(level, 0.0, 1.0, scales, noise, constant)
 
 
-def _next(
-    kernel: Kernel, source: LevelsPosterior, X: Array, targets: Array, level: int | None, noise: float | None
-) -> Term:
+def _after(source: LevelsPosterior, X: Array, targets: Array, level: int | None, noise: float | None) -> Term:
     """A level that follows those of ``source``."""
     points = torch.tensor(X)
     with torch.no_grad():
         mean, C = source.mean(points), source.covariance(points, source.top, points, source.top)
-    found = Density(kernel, X, targets, mean.numpy(), C.numpy(), noise, PRIORS).maximised()
-    S = found.rho**2 * C + found.size * covariance(kernel, points, points, torch.from_numpy(found.scales))
-    constant = _constant(S, found.noise, torch.tensor(targets) - found.rho * mean)
+    return _next(source.kernel, X, targets, mean.numpy(), C.numpy(), level, noise)
+
+
+def _next(
+    kernel: Kernel, X: Array, targets: Array, mean: Array, C: Array, level: int | None, noise: float | None
+) -> Term:
+    """A level of the results ``targets`` (n,) at X (n, d), after one of this mean (n,) and covariance (n, n) there."""
+    found, points = Density(kernel, X, targets, mean, C, noise, PRIORS).maximised(), torch.tensor(X)
+    own = found.size * covariance(kernel, points, points, torch.from_numpy(found.scales))
+    left = torch.tensor(targets - found.rho * mean)
+    constant = _constant(found.rho**2 * torch.from_numpy(C) + own, found.noise, left)
     return Term(level, found.rho, found.size, found.scales, found.noise, constant)
 
 

@@ -6,12 +6,16 @@ factors rho_(i+1), ..., rho_l, and
 
     Cov(f_l(x), f_m(x')) = sum_i w_li w_mi s_i R_i(x, x').
 
+Where the problem has an emulator e, the cheapest level is f_0 = c_0 + rho_0 e + g_0. So e(x) is a part of each mean,
+v_l e(x) with v_l the product of the factors rho_0, ..., rho_l. What the emulator's mesh adds from design to design
+without order is a part of the variance.
+
 The results of all levels are conditioned on together, so that the process tells what a result of one level would change
 at another.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -19,10 +23,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fieldcraft.models.emulation.slopes import emulated, with_slopes
 from fieldcraft.models.gaussian.covariance import CORRELATIONS, covariance, pulled, scaled_squares
 from fieldcraft.models.linear.conditioning import Factor, leave_one_out
 from fieldcraft.models.linear.fourier_features import FourierFeatures, Kernel
-from fieldcraft.models.observations import Array, Scaling
+from fieldcraft.models.observations import Array, Emulator, Scaling
 from fieldcraft.models.surrogate import Function, MomentsWithSlopes
 
 # Random Fourier features of the prior of a draw, of each term.
@@ -35,7 +40,7 @@ class Term:
 
     Args:
         level: Number of the level; None for the target.
-        rho: Factor of the level before; 0 for the first.
+        rho: Factor of the level before; for the first that of the emulator, 0 without one.
         size: Variance s of what it adds.
         scales: Length scales of that, encoded, shape (d,).
         noise: Variance of a result.
@@ -55,6 +60,40 @@ class Term:
 
 
 @dataclass(frozen=True, eq=False)
+class Foreseen:
+    """Predictions of an emulator in the targets of the cheapest level.
+
+    Args:
+        emulator: The emulator of the output.
+        scaling: Map between these targets and results.
+        seen: Encoded designs that the cheapest level has run, shape (n, d).
+    """
+
+    emulator: Emulator
+    scaling: Scaling
+    seen: Array
+
+    def at(self, X: Tensor) -> Tensor:
+        """Predictions at X (n, d), shape (n,), differentiable in X."""
+        return self.scaling.sign * (emulated(self.emulator, X) - self.scaling.mean) / self.scaling.sd
+
+    def with_slopes(self, X: Array) -> tuple[Array, Array]:
+        """Predictions at X (n, d), shape (n,), and their gradients (n, d), by differences."""
+        values, slopes = with_slopes(self.emulator.predict, X)
+        return self.scaling.to_target(values), self.scaling.sign * slopes / self.scaling.sd
+
+    @property
+    def spread(self) -> float:
+        """Their standard deviation over the designs that the cheapest level has run."""
+        return float(np.std(self.emulator.predict(self.seen))) / self.scaling.sd
+
+    @property
+    def jitter(self) -> float:
+        """Variance of what the emulator's mesh adds from design to design without order."""
+        return (self.emulator.jitter / self.scaling.sd) ** 2
+
+
+@dataclass(frozen=True, eq=False)
 class LevelsPosterior:
     """The process at fixed hyper-parameters, as beliefs about its last level.
 
@@ -65,6 +104,7 @@ class LevelsPosterior:
         at: Number of the term that each is a result of, shape (n,).
         targets: The results, each in its level's standardised targets, shape (n,).
         scaling: Map between the last level's targets and its results.
+        foreseen: The emulator; None if the first factor is 0.
         remarks: Notes on how it was made.
         kept: Its state.
     """
@@ -75,6 +115,7 @@ class LevelsPosterior:
     at: Tensor
     targets: Tensor
     scaling: Scaling
+    foreseen: Foreseen | None = None
     remarks: Mapping[str, str] = field(default_factory=dict)
     kept: Mapping[str, Tensor] = field(default_factory=dict)
 
@@ -95,9 +136,15 @@ class LevelsPosterior:
 
     @property
     def likeness(self) -> float:
-        """Correlation of the cheapest level and the target before any result."""
-        w, s = self._loads, self._sizes
-        return float((w[0] * w[-1]) @ s / (w[0].square() @ s * (w[-1].square() @ s)).sqrt())
+        """Correlation of the cheapest level and the target over the designs of the cheapest, before any result.
+
+        An emulator of both is a part of it.
+        """
+        w, shares = self._loads[[0, -1]], self._shares[[0, -1]]
+        joint = (w * self._sizes) @ w.mT
+        if self.foreseen is not None:
+            joint = joint + self.foreseen.spread**2 * shares[:, None] * shares
+        return float(joint[0, 1] / (joint[0, 0] * joint[1, 1]).sqrt())
 
     @property
     def top(self) -> int:
@@ -110,13 +157,14 @@ class LevelsPosterior:
 
     def mean(self, X: Tensor) -> Tensor:
         """Mean (n,) at X (n, d) alone."""
-        return self._means[self.top] + self._weights @ self._with_results(X, self.top)
+        return self._prior_mean(X, self.top) + self._weights @ self._with_results(X, self.top)
 
     def moments(self, X: Tensor, term: int) -> tuple[Tensor, Tensor]:
         """Mean (n,) and variance (n,) of the noise-free level of a term at X (n, d), in its targets."""
         cross = self._with_results(X, term)
         prior = float(self._loads[term].square() @ self._sizes)
-        return self._means[term] + self._weights @ cross, self._factor.variance(cross.new_tensor(prior), cross)
+        variance = self._factor.variance(cross.new_tensor(prior), cross) + self._jitter(term)
+        return self._prior_mean(X, term) + self._weights @ cross, variance
 
     def covariance(self, A: Tensor, term: int, B: Tensor, other: int) -> Tensor:
         """Covariance of one term's level at A (a, d) and another's at B (b, d), shape (a, b)."""
@@ -144,10 +192,16 @@ class LevelsPosterior:
             by_variance += pulled(slopes * solved, here, there) * (-2 / scales)
         by_variance[variance < 0] = 0
         mean = float(self._means[self.top]) + cross @ weights
-        return MomentsWithSlopes(mean, np.maximum(variance, 0), by_mean, by_variance)
+        if self.foreseen is not None:
+            share, (predicted, slopes) = float(self._shares[self.top]), self.foreseen.with_slopes(x)
+            mean, by_mean = mean + share * predicted, by_mean + share * slopes
+        return MomentsWithSlopes(mean, np.maximum(variance, 0) + self._jitter(self.top), by_mean, by_variance)
 
     def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
-        """q functions by Matheron's rule: priors of random Fourier features, an exact update (Wilson et al., 2020)."""
+        """q functions by Matheron's rule: priors of random Fourier features, an exact update (Wilson et al., 2020).
+
+        None has the jitter of an emulator (see ``EmulatedPosterior.draw``).
+        """
         return [self._path(rng) for _ in range(q)]
 
     def fantasize(self, X: Tensor) -> "LevelsPosterior":
@@ -185,17 +239,26 @@ class LevelsPosterior:
             prior = torch.stack([wave(self.X) for wave in waves], dim=1)
             known = (self._loads[self.at] * prior).sum(dim=1)
             weights = self._factor.solve(self._residual - known - error)
-        loads, level = self._loads[self.top], float(self._means[self.top])
+        loads = self._loads[self.top]
 
         def drawn_at(X: Tensor) -> Tensor:
             first = torch.stack([wave(X) for wave in waves], dim=1) @ loads
-            return level + first + weights @ self._with_results(X, self.top)
+            return self._prior_mean(X, self.top) + first + weights @ self._with_results(X, self.top)
 
         return drawn_at
 
     def _with_results(self, X: Tensor, term: int) -> Tensor:
         """Prior covariance of the results and a term's level at X (c, d), shape (n, c)."""
         return self._prior(self.X, self._loads[self.at], X, self._loads[term])
+
+    def _prior_mean(self, X: Tensor, term: int) -> Tensor:
+        """Prior mean of a term's level at X (c, d), shape (c,)."""
+        mean = self._means[term].expand(len(X))
+        return mean if self.foreseen is None else mean + self._shares[term] * self.foreseen.at(X)
+
+    def _jitter(self, term: int) -> float:
+        """Variance of a term's level by the jitter of the emulator."""
+        return 0.0 if self.foreseen is None else float(self._shares[term]) ** 2 * self.foreseen.jitter
 
     def _prior(self, A: Tensor, of_a: Tensor, B: Tensor, of_b: Tensor) -> Tensor:
         """Prior covariance (a, b) at A (a, d) and B (b, d) of levels with loads (a or 1, terms) and (b or 1, terms)."""
@@ -218,8 +281,16 @@ class LevelsPosterior:
 
     @cached_property
     def _means(self) -> Tensor:
-        """mu, shape (terms,)."""
-        return means_of(self.terms)
+        """mu without the emulator, c_l + rho_l mu_(l-1), shape (terms,)."""
+        found: list[float] = []
+        for term in self.terms:
+            found.append(term.constant + term.rho * (found[-1] if found else 0.0))
+        return torch.tensor(found, dtype=torch.float64)
+
+    @cached_property
+    def _shares(self) -> Tensor:
+        """v, shape (terms,)."""
+        return torch.tensor([term.rho for term in self.terms], dtype=torch.float64).cumprod(0)
 
     @cached_property
     def _sizes(self) -> Tensor:
@@ -238,16 +309,9 @@ class LevelsPosterior:
 
     @cached_property
     def _residual(self) -> Tensor:
-        return self.targets - self._means[self.at]
+        left = self.targets - self._means[self.at]
+        return left if self.foreseen is None else left - self._shares[self.at] * self.foreseen.at(self.X)
 
     @cached_property
     def _weights(self) -> Tensor:
         return self._factor.solve(self._residual)
-
-
-def means_of(terms: Sequence[Term]) -> Tensor:
-    """Prior mean of each level, mu_l = c_l + rho_l mu_(l-1), shape (terms,)."""
-    found: list[float] = []
-    for term in terms:
-        found.append(term.constant + term.rho * (found[-1] if found else 0.0))
-    return torch.tensor(found, dtype=torch.float64)

@@ -44,8 +44,8 @@ _KNOWN: Mapping[str, Surrogate] = {
     "physics_informed/ntk": PhysicsInformed(engine="ntk"),
     "physics_informed/trained": PhysicsInformed(engine="trained"),
 }
-_EMULATED = frozenset({"emulated_gp", "emulated_field", "reduced_basis"})
-_FIELDS = frozenset({"emulated_field", "field_pod", "field_ensemble", "reduced_basis"})
+_EMULATED = frozenset({"multilevel_gp", "emulated_gp", "emulated_field", "reduced_basis"})
+_FIELDS = frozenset({"multilevel_gp", "emulated_field", "field_pod", "field_ensemble", "reduced_basis"})
 _ALWAYS = ("exact_gp", "additive_gp", "sampled_linear")
 _EQUATION = ("physics_informed/basis", "physics_informed/kernel")
 # Candidates whose fits take seconds at most. Above 50 trials they are judged at milestones only, by so many trials.

@@ -19,7 +19,7 @@ from fieldcraft.models.surrogate import Report
 
 _MOST = 2000
 _TARGET = -1  # number of the target among the levels of a state
-_LEVELS, _FOUND = "levels", "found"
+_LEVELS, _FOUND, _READ = "levels", "found", "read"
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,12 @@ class MultilevelGP:
     of each level alone that counts by which the target's results, each given the others, are predicted best. While no
     level has a result, it is a process of the target alone.
 
+    Where the runs of levels left fields, their outputs are read from these on the target's mesh, or taken as they are,
+    by the same measure: a maximum over coarse cells jumps from design to design, and that of a field which was
+    interpolated to fine ones hardly does. Where the problem has an emulator, the cheapest level is a factor times its
+    prediction plus a Gaussian process, if that predicts the results of this level better by 3 nats, each given the
+    others.
+
     Args:
         kernel: Covariance of the cheapest level and of each difference, "matern52", "matern32", "matern12" or "rbf".
         noise: Of the target's results: "fitted", or "known": taken from ``Observations.noise_sd``.
@@ -37,6 +43,8 @@ class MultilevelGP:
 
     uses_physics: ClassVar[bool] = False
     uses_levels: ClassVar[bool] = True
+    uses_emulator: ClassVar[bool] = True
+    uses_fields: ClassVar[bool] = True
     requires: ClassVar[frozenset[Capability]] = frozenset({Capability.LEVELS})
 
     kernel: Kernel = "matern52"
@@ -59,7 +67,11 @@ class MultilevelGP:
                 'that of single ones: give the problem\'s noise, or "fitted".'
             )
         noise = known_noise(data) if self.noise == "known" else None
-        made = [self._posterior(data, fitted(self.kernel, data, each, noise)) for each in _chains(data.lower)]
+        made = [
+            self._posterior(data, fitted(self.kernel, _seen(data, read=read), chain, noise), read=read)
+            for read in ([True, False] if _left_fields(data) else [False])
+            for chain in _chains(_seen(data, read=read).lower)
+        ]
         best = max(made, key=lambda each: float(each.log_predictive().sum()))
         report(1, best.metrics, best.state)
         return best
@@ -72,23 +84,46 @@ class MultilevelGP:
             Term(level, rho, size, np.array(scales), noise, constant)
             for level, (rho, size, noise, constant, *scales) in zip(levels, state[_FOUND].tolist(), strict=True)
         )
-        return self._posterior(data, terms)
+        return self._posterior(data, terms, read=_READ in state)
 
-    def _posterior(self, data: Observations, terms: tuple[Term, ...]) -> LevelsPosterior:
+    def _posterior(self, data: Observations, terms: tuple[Term, ...], *, read: bool) -> LevelsPosterior:
         numbers = [_TARGET if term.level is None else term.level for term in terms]
         state = {
             **stamped(data),
             _LEVELS: torch.tensor(numbers),
             _FOUND: torch.tensor([term.numbers() for term in terms], dtype=torch.float64),
         }
-        made = posterior(self.kernel, data, terms)
-        if len(terms) == 1:
-            return replace(made, kept=state, remarks={"levels": "none has a result: the target alone"})
-        named = " and ".join(f"level {term.level}" for term in terms[:-1])
-        said = f"{named}; the target is {terms[-1].rho:.3g} times level {terms[-2].level}, and a difference"
-        return replace(
-            made, kept=state, remarks={"levels": f"{said} of {terms[-1].size ** 0.5:.2g} standard deviations"}
-        )
+        if read:
+            state[_READ] = torch.tensor(True)
+        made = posterior(self.kernel, _seen(data, read=read), terms)
+        return replace(made, kept=state, remarks={"levels": _said(terms, read=read)})
+
+
+def _left_fields(data: Observations) -> bool:
+    """True if the outputs of all levels were read from fields, too."""
+    return bool(data.lower) and all(each.read is not None for each in data.lower)
+
+
+def _seen(data: Observations, *, read: bool) -> Observations:
+    """The data with the outputs of levels as they were read on the target's mesh, or as they are."""
+    lower = (each if each.read is None else replace(each, Y=each.read) for each in data.lower)
+    return replace(data, lower=tuple(lower)) if read else data
+
+
+def _said(terms: Sequence[Term], *, read: bool) -> str:
+    """Remark on the levels that count."""
+    first, last = terms[0], terms[-1]
+    if len(terms) == 1:
+        said, cheapest = "none has a result: the target alone", "it"
+    else:
+        named, cheapest = " and ".join(f"level {term.level}" for term in terms[:-1]), f"level {first.level}"
+        said = f"{named}{', read on the mesh of the target' if read else ''}"
+        said += f"; the target is {_difference(last, f'level {terms[-2].level}')}"
+    return f"{said}; {cheapest} is {_difference(first, 'the emulator')}" if first.rho else said
+
+
+def _difference(term: Term, before: str) -> str:
+    return f"{term.rho:.3g} times {before}, and a difference of {term.size**0.5:.2g} standard deviations"
 
 
 def _chains(lower: Sequence[LevelResults]) -> list[Sequence[LevelResults]]:

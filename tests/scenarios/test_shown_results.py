@@ -349,6 +349,27 @@ def test_the_table_of_levels_is_that_of_the_stored_benchmark():
             assert len(own) == 5
 
 
+def test_the_table_of_levels_with_an_emulator_is_that_of_the_stored_benchmarks():
+    def costs(name, family, method):
+        rows = [
+            r for r in results(f"benchmarks/results/{name}")["rows"] if (r["family"], r["method"]) == (family, method)
+        ]
+        found = sorted(rows, key=lambda row: row["seed"])
+        assert [row["seed"] for row in found] == list(range(len(found)))
+        return ", ".join("-" if row["cost"] is None else f"{row['cost']:.3g}" for row in found)
+
+    cases = {case["case"]: case for case in results("benchmarks/results/emulated")["cases"]}
+    for row in table("docs/levels.md", "simulator and emulator | emulator alone"):
+        (family,) = re.findall(r"\(`(.+)`\)", row["simulator and emulator"])
+        if family == "tidal":
+            alone, levels = costs("emulated_levels", family, "emulator"), ""
+        else:
+            known = cases[family.replace("chips ", "chips, ").replace("8", "8 cells")]["emulated"]
+            alone, levels = ", ".join(str(run["runs"] or "-") for run in known), costs("levels", "chips", "levels")
+        shown = [row[title] for title in ("emulator alone", "levels alone", "both")]
+        assert shown == [alone, levels, costs("emulated_levels", family, "both")]
+
+
 def test_the_table_of_a_studys_cells_is_that_of_the_stored_benchmark():
     found = {(row["cell"], row["tree"]): row for row in results("benchmarks/results/cells")["rows"]}
     rows = table("docs/methods.md", "cell, its problem | start")

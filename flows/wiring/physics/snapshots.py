@@ -272,6 +272,27 @@ def snapshots_of(
     return grid.snapshots(values, known) if grid.agrees(values, X, outputs) else None
 
 
+def read_elsewhere(problem: Problem, own: "Snapshots", target: "Snapshots", X: np.ndarray) -> np.ndarray | None:
+    """Outputs (n, outputs) of encoded designs X (n, d), read from their fields carried to the cells of others.
+
+    Args:
+        problem: The problem.
+        own: The fields of these designs, such as those of a coarser mesh.
+        target: Fields on the other cells.
+        X: The designs.
+
+    Returns:
+        None where the two are other kinds of fields, or an output cannot be read.
+    """
+    stated = problem.parametric or problem.fields
+    if stated is None or own.grid is None or target.grid is None or own.names != target.names:
+        return None
+    whole = own.grid.boxed(own.values.reshape(-1, own.values.shape[2]))
+    there = target.grid.picked(on_cells(stated.domain, whole, target.grid.cells, stated.repeats))
+    found = target.read(there.reshape(*own.values.shape[:2], -1), X)
+    return found if np.isfinite(found).all() else None
+
+
 def _grid(
     problem: Problem,
     stated: Fields,

@@ -180,6 +180,17 @@ def test_the_target_runs_what_a_cheap_level_like_it_has_run():
         assert level is None and design == pytest.approx(x[0])
 
 
+def test_a_level_is_run_where_no_design_that_it_has_run_can_be_better():
+    sure = [replace(term, size=1e-6, noise=1e-8, rho=1.0, constant=0.0) for term in TERMS]
+    made, points = process((replace(TERMS[0], noise=1e-8, constant=0.0), *sure[1:])), np.vstack([Z, X0])
+    here = choice._Place.of(made, observed(), torch.empty((0, 2), dtype=torch.float64), points)
+    here = replace(here, level=float(hill(np.vstack([X0, X1, X2])).min()) - 0.3)
+    worth, tried = here._worth(*here._moments).numpy(), here._tried(observed())
+    assert worth[tried].max() == 0 < worth.max(), "the improvement of a design that was run is too small for a number"
+    level, design = here.best(points[worth.argmax()], observed(), [np.empty((0, 2))] * 2)
+    assert level == 0 and (design == points[worth.argmax()]).all()
+
+
 def test_the_target_runs_no_design_again_that_waits_for_its_result():
     x = X2[[np.argmax(hill(X2))]] + 0.01
     data = observed(levels=(0.1,), lower=(replace(observed().lower[0], cost=0.1),))
