@@ -11,7 +11,7 @@ from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.views.export import BackgroundExport
 
 settings = settings_from({}, Path(sys.argv[1]))
-with waiting(settings) as child:
+with waiting(settings_from({}, Path(sys.argv[1], "without a ledger"))) as child:
     pass
 print(child.wait(20), end=" ")
 with waiting(settings) as child:
