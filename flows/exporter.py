@@ -1,4 +1,4 @@
-"""The process that exports a run to MLflow meanwhile: ``python -m fieldcraft.flows.exporter HOME NAME``."""
+"""The process that exports a run to MLflow meanwhile: ``python -m fieldcraft.flows.exporter HOME NAME``, or a fork."""
 
 import os
 
@@ -10,15 +10,42 @@ if __name__ == "__main__":
 
 import select
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
+from fieldcraft.flows.machinery.forked import Forked, can_fork, named
 from fieldcraft.flows.settings import Settings, settings_from
 from fieldcraft.flows.text import one_line
 from fieldcraft.flows.views.export import export_mlflow
 from fieldcraft.storage.ledger import LeaseHeld
 from fieldcraft.storage.trackers.errors import TrackingError
 
-_EVERY_S = 5.0  # each time the campaign's runs are looked up again
+_EVERY_S = 10.0  # each time the campaign's runs are looked up again
+
+
+@contextmanager
+def waiting(settings: Settings) -> Iterator[Forked | None]:
+    """An exporter forked from this process, which begins once it is told a campaign's name, and ends if it is not.
+
+    None where nothing is exported, or where this process has other threads.
+    """
+    if settings.mlflow == "off" or not can_fork():
+        yield None
+        return
+    import pandas  # noqa: F401  # needed by both, as what follows
+
+    import fieldcraft.storage.ledgers.sqlite  # noqa: F401
+
+    with (child := Forked("exporter", partial(_told, settings))).stdin:
+        yield child
+
+
+def _told(settings: Settings) -> int:
+    os.nice(10)
+    name = sys.stdin.readline().strip()
+    return _follow(settings, name) if name else 0
 
 
 def _follow(settings: Settings, name: str) -> int:
@@ -34,11 +61,12 @@ def _follow(settings: Settings, name: str) -> int:
             if ended:
                 print(one_line(str(error)), file=sys.stderr)
                 return 1
+        as_usual()  # MLflow is imported
         if ended:
             return 0
         ended = bool(select.select([sys.stdin], [], [], _EVERY_S)[0])
 
 
 if __name__ == "__main__":
-    as_usual()
+    named("exporter")
     raise SystemExit(_follow(settings_from(home=Path(sys.argv[1])), sys.argv[2]))

@@ -3,7 +3,8 @@
 Prefect's own temporary server takes 13-25 s: it runs every migration on an empty database, registers every block type,
 starts services that a local run does not need, and each flow then waits a second for a heartbeat thread. Here the
 server starts first and imports go on beside it, a new database is copied from a migrated one, and the server ends when
-the pipe to its parent closes (even if the parent was killed).
+the pipe to its parent closes (even if the parent was killed). That of ``fieldcraft run`` is a fork of it, which has
+imported Prefect for both.
 """
 
 import asyncio
@@ -16,12 +17,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from fieldcraft.flows.errors import FieldcraftError
 from fieldcraft.flows.machinery.collecting import as_usual, seldom
+from fieldcraft.flows.machinery.forked import Forked, can_fork, named
 from fieldcraft.storage.empty_databases import provide
 
 _UNUSED_SERVICES = (
@@ -62,17 +66,61 @@ _DRAIN_S = 5.0  # for the events of flows that have ended
 _LEAVE_S = 5.0  # for a server to end
 
 
+Child = subprocess.Popen[bytes] | Forked
+"""A server's process."""
+
+
+def interpreter(listener: socket.socket) -> Child:
+    """The process of a server at a socket, in an interpreter of its own."""
+    return subprocess.Popen(
+        command_of(listener),
+        env={**os.environ, **LOCAL},
+        pass_fds=[listener.fileno()],
+        start_new_session=True,  # Ctrl-C is for the campaign; the pipe ends the server after it
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def fork(listener: socket.socket) -> Child:
+    """The process of a server at a socket, forked from this one, which first imports what both need.
+
+    It is an interpreter of its own beside threads, or where Prefect was imported before, in another environment.
+    """
+    if "prefect" in sys.modules or not can_fork():
+        return interpreter(listener)
+    before = {name: os.environ.get(name) for name in LOCAL}
+    os.environ.update(LOCAL)  # Prefect reads them as it is imported
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Failed to create the Prefect home")  # there is none before ``begin``
+            import prefect.client.orchestration
+            import prefect.flows
+            import prefect.tasks  # noqa: F401
+
+        import fieldcraft.storage.ledgers.sqlite  # noqa: F401  # SQLAlchemy
+
+        return Forked("prefect-server", partial(_serve, listener), [listener.fileno()])
+    finally:
+        _restore(before)
+
+
 class Server:
     """A Prefect API for this process: the user's own (``PREFECT_API_URL``), or a child's."""
 
-    def __init__(self, home: Path) -> None:
-        """Begin to start a server, unless the user names one, and return at once; call before importing Prefect.
+    def __init__(self, home: Path, begun: Callable[[socket.socket], Child] = interpreter) -> None:
+        """Begin to start a server, unless the user names one; call before importing Prefect.
 
         The child imports its modules and then waits for ``begin``: until then nothing is written.
+
+        Args:
+            home: Folder of what Prefect keeps.
+            begun: What makes the child, ``interpreter`` or ``fork``.
         """
         for name, value in QUIET.items():
             os.environ.setdefault(name, value)
-        self.child: subprocess.Popen[bytes] | None = None
+        self.child: Child | None = None
         self.begun = False
         # Prefect makes its home as soon as it is imported, but not that folder's parent: until ``begin`` there is none.
         self.home = home / "server"
@@ -87,15 +135,7 @@ class Server:
         )
         with bound() as listener:
             os.environ["PREFECT_API_URL"] = api_of(listener)
-            self.child = subprocess.Popen(
-                command_of(listener),
-                env={**os.environ, **LOCAL},
-                pass_fds=[listener.fileno()],
-                start_new_session=True,  # Ctrl-C is for the campaign; the pipe ends the server after it
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
+            self.child = begun(listener)
 
     def begin(self) -> None:
         """Tell the child to write its database and serve.
@@ -200,11 +240,16 @@ class Server:
             else:
                 self.child.kill()
             self.child.communicate()
-        for name, value in self.before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        _restore(self.before)
+
+
+def _restore(before: Mapping[str, str | None]) -> None:
+    """Give variables of the environment the values that they had, or none."""
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 def bound() -> socket.socket:
@@ -282,7 +327,7 @@ def migrated(database: Path) -> None:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def _serve(listener: socket.socket) -> None:
+def _serve(listener: socket.socket) -> int:
     seldom()
     import uvicorn
     from prefect.server.api.server import create_app
@@ -290,7 +335,7 @@ def _serve(listener: socket.socket) -> None:
     app = create_app()  # takes as long as the imports; it writes nothing before it serves
     as_usual()
     if not os.read(0, 1):
-        return  # the parent found something wrong and left
+        return 0  # the parent found something wrong and left
 
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on"))
 
@@ -311,4 +356,5 @@ def _serve(listener: socket.socket) -> None:
 
 
 if __name__ == "__main__":
+    named("prefect-server")
     _serve(socket.socket(fileno=int(sys.argv[1])))

@@ -45,11 +45,9 @@ def finish(process: subprocess.Popen | warm_start.Command) -> tuple[int, str, st
 
 def _served(home: Path) -> bool:
     """Whether a Prefect server of this home still lives."""
-    for process in psutil.process_iter(["cmdline"]):
+    for process in psutil.process_iter(["name"]):
         with suppress(psutil.Error):
-            if "fieldcraft.flows.machinery.prefect_server" in (process.info["cmdline"] or ()) and str(home) in str(
-                process.environ()
-            ):
+            if process.info["name"] == "prefect-server" and str(home) in str(process.open_files()):
                 return True
     return False
 
@@ -200,7 +198,7 @@ def served(process: subprocess.Popen) -> list[psutil.Process]:
     found = []
     for child in psutil.Process(process.pid).children():
         with suppress(psutil.Error):
-            if "fieldcraft.flows.machinery.prefect_server" in child.cmdline():
+            if child.name() == "prefect-server":
                 found.append(child)
     return found
 
@@ -235,6 +233,7 @@ def test_a_second_run_of_a_campaign_is_refused_and_names_the_holder_and_a_killed
         assert "reading" in first.stdout.readline() and "acquire" in first.stdout.readline()
         stop(first, home)  # the campaign might end before the second run begins
         (server,) = served(first)
+        assert server.cmdline() == psutil.Process(first.pid).cmdline(), "a fork, which imported nothing again"
         code, _, err = finish(command(home, "run", str(PLATE), FIELDCRAFT_MLFLOW="off", **prefect_api))
         assert code == 2
         assert f"pid {first.pid}" in err

@@ -1,0 +1,34 @@
+"""The exporter that is forked from a run before the run knows its campaign."""
+
+import subprocess
+import sys
+
+WAITING = """\
+import sys
+from pathlib import Path
+from fieldcraft.flows.exporter import waiting
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.views.export import BackgroundExport
+
+settings = settings_from({}, Path(sys.argv[1]))
+with waiting(settings_from({}, Path(sys.argv[1], "without a ledger"))) as child:
+    pass
+print(child.wait(20), end=" ")
+with waiting(settings) as child:
+    told = BackgroundExport(settings, "nobody", child)._told()
+    print(told is child, child.communicate(60)[1].strip().splitlines()[-1:], child.returncode, end=" ")
+with waiting(settings) as child:
+    child.kill()
+    child.wait(20)
+    print(BackgroundExport(settings, "heat", child)._told(), end=" ")
+with waiting(settings_from({"FIELDCRAFT_MLFLOW": "off"}, Path(sys.argv[1]))) as child:
+    print(child)
+"""
+
+
+def test_one_that_waits_ends_without_a_name_exports_what_it_is_told_and_is_missed_where_it_was_killed(tmp_path):
+    from fieldcraft.storage.open_ledger import open_ledger
+
+    open_ledger(tmp_path / "ledger.sqlite", create=True)
+    done = subprocess.run([sys.executable, "-c", WAITING, str(tmp_path)], capture_output=True, text=True, timeout=120)
+    assert (done.stderr, done.stdout) == ("", "0 True [] 0 None None\n")
