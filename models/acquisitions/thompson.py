@@ -53,7 +53,7 @@ class Thompson:
 
     Args:
         search: Where the minimiser is sought: "everywhere", or "about_best", about that design. None: about it above
-            five coordinates, everywhere up to five.
+            five coordinates; everywhere up to five, and where designs have images.
     """
 
     provides: ClassVar[frozenset[Capability]] = frozenset({Capability.COMPOSITE})
@@ -64,5 +64,7 @@ class Thompson:
         self, posterior: Posterior, data: Observations, pending: Tensor, q: int, rng: np.random.Generator
     ) -> _DrawScore:
         """Draw q functions (see Acquisition.score)."""
-        many = data.X.shape[1] > _FEW if self.search is None else self.search == "about_best"
-        return _DrawScore(tuple(posterior.draw(q, rng)), best_design(posterior, data) if many else None)
+        local = self.search == "about_best"
+        if self.search is None:
+            local = data.X.shape[1] > _FEW and not data.images
+        return _DrawScore(tuple(posterior.draw(q, rng)), best_design(posterior, data) if local else None)

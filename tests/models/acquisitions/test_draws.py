@@ -27,6 +27,7 @@ from fieldcraft.physics.space import (
     Categorical,
     Continuous,
     Exchangeable,
+    Image,
     Integer,
     LinearConstraint,
     LinearEquality,
@@ -94,7 +95,7 @@ def test_samples_are_designs_of_any_space_most_of_them_near_the_centre(space):
     assert is_feasible(space, samples).all()
     np.testing.assert_array_equal(samples, space.repair(samples))
     if space is SPACES["mixed"]:  # what breaks a constraint is left out, not moved
-        assert 500 < len(samples) < 1000
+        assert 1500 < len(samples) < 2000
     same = (np.abs(samples - centre) < 1e-9).mean(axis=0)
     discrete = space.discrete
     assert np.all(
@@ -112,6 +113,13 @@ def test_up_to_five_coordinates_the_whole_space_is_searched(coordinates):
     where = "everywhere" if coordinates == 5 else "about_best"
     np.testing.assert_array_equal(proposed(space, None), proposed(space, where))
     assert np.abs(proposed(space, "everywhere") - proposed(space, "about_best")).max() > 0.01
+
+
+def test_images_are_searched_everywhere():
+    space = SearchSpace((Image("pixels", (3, 3), 0.0, 1.0),))
+    data = bowl(space, images=space.images)
+    np.testing.assert_array_equal(proposed(space, None, data=data), proposed(space, "everywhere", data=data))
+    assert np.abs(proposed(space, None, data=data) - proposed(space, "about_best", data=data)).max() > 0.01
 
 
 def test_draws_are_searched_about_the_tried_design_of_the_least_mean():
