@@ -77,7 +77,6 @@ def spent(name: str, seed: int, trials: int | None, home: Path) -> dict[str, flo
     import torch
 
     from fieldcraft.flows.studies import worker
-    from fieldcraft.flows.studies.scoring.results import with_regrets
 
     torch.set_num_threads(1)
     steps: defaultdict[str, float] = defaultdict(float)
@@ -94,6 +93,9 @@ def spent(name: str, seed: int, trials: int | None, home: Path) -> dict[str, flo
     cell = time.process_time() - start
     train, acquire = steps["train_step"], steps["acquire_step"]
     parts = {"start": start, "train": train, "acquire": acquire, "rest": cell - train - acquire, "all": start + cell}
+
+    from fieldcraft.flows.studies.scoring.results import with_regrets
+
     found = json.loads((home / "result.json").read_text())
     regret = with_regrets(found, found["optimum"])["final_regret"]
     return {**parts, "regret": math.nan if regret is None else regret}
