@@ -136,8 +136,8 @@ def main() -> None:
         for tree in trees:
             regrets = [one[tree].pop("regret") for one in each]
             means = {part: round(statistics.mean(one[tree][part] for one in each), 3) for part in each[0][tree]}
-            told = [None if math.isnan(regret) else regret for regret in regrets]
-            rows.append({"cell": name, "tree": tree, "seeds": options.seeds, **means, "regrets": told})
+            known = [None if math.isnan(regret) else regret for regret in regrets]
+            rows.append({"cell": name, "tree": tree, "seeds": options.seeds, **means, "regrets": known})
             parts = "  ".join(f"{part} {took:6.2f}" for part, took in means.items())
             print(f"{name:17} {tree:6}", parts, " regrets", *(f"{regret:.4g}" for regret in regrets), flush=True)
     if options.json:
