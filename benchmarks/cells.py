@@ -1,17 +1,19 @@
 """CPU seconds of a study's cell, by what it spends them on: ``python benchmarks/cells.py --json FILE``.
 
-A cell is a whole campaign as ``fieldcraft compare`` runs it: ledger, fields, models and their records included. Four
+A cell is a whole campaign as ``fieldcraft compare`` runs it: ledger, fields, models and their records included. Five
 are timed: ``gp_ei`` on Hartmann-6 with 50 trials, ``auto`` on the heated plate with 16 (Laplace's equation is known),
-``cei`` on the constrained Branin function with 40, and ``neural_cbo`` on the speed reducer, 11 constraints, with 45.
-Each begins in a process of its own, on one thread. ``start`` is what that process takes to import before its first
-cell, and a study's worker pays it once; ``train`` and ``acquire`` are those steps, ``rest`` all else, with what is
-imported on the way. Prefect's own time is not in it. ``--beside FOLDER`` times another version of the package, seed by
-seed in the same run; ``--cells gp_ei cei`` times some, ``--seeds 1 2 3`` others.
+``cei`` and ``neural_cbo`` on the constrained Branin function with 40, and ``neural_cbo`` on the speed reducer, 11
+constraints, with 45. Each begins in a process of its own, on one thread. ``start`` is what that process takes to import
+before its first cell, and a study's worker pays it once; ``train`` and ``acquire`` are those steps, ``rest`` all else,
+with what is imported on the way. Prefect's own time is not in it. The last numbers are the final regret by seed, as a
+study has it (nan where no trial is feasible). ``--beside FOLDER`` times another version of the package, seed by seed in
+the same run; ``--cells gp_ei cei`` times some, ``--seeds 1 2 3`` others.
 """
 
 import argparse
 import datetime
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -48,6 +50,12 @@ CELLS: dict[str, dict[str, Any]] = {
         "algorithm": {"kind": "cei", "start": {"n": 5}},
         "budget": {"trials": 40},
     },
+    "neural_cbo_branin": {
+        "problem": {"kind": "constrained_branin"},
+        **CONSTRAINED,
+        "algorithm": {"kind": "neural_cbo", "start": {"n": 5}},
+        "budget": {"trials": 40},
+    },
     "neural_cbo": {
         "problem": {"kind": "speed_reducer", "box": "authors"},
         **CONSTRAINED,
@@ -55,7 +63,7 @@ CELLS: dict[str, dict[str, Any]] = {
         "budget": {"trials": 45},
     },
 }
-"""Parts of a campaign file, by algorithm."""
+"""Parts of a campaign file, by algorithm; ``neural_cbo`` has two cells."""
 
 
 def campaign(name: str, seed: int, trials: int | None) -> dict[str, Any]:
@@ -65,7 +73,7 @@ def campaign(name: str, seed: int, trials: int | None) -> dict[str, Any]:
 
 
 def spent(name: str, seed: int, trials: int | None, home: Path) -> dict[str, float]:
-    """CPU seconds of a cell in this process, by part."""
+    """CPU seconds of a cell in this process, by part, and its final ``regret``."""
     import torch
 
     from fieldcraft.flows.studies import worker
@@ -84,7 +92,13 @@ def spent(name: str, seed: int, trials: int | None, home: Path) -> dict[str, flo
     worker.run_cell(order, Kept(), lambda message: None)
     cell = time.process_time() - start
     train, acquire = steps["train_step"], steps["acquire_step"]
-    return {"start": start, "train": train, "acquire": acquire, "rest": cell - train - acquire, "all": start + cell}
+    parts = {"start": start, "train": train, "acquire": acquire, "rest": cell - train - acquire, "all": start + cell}
+
+    from fieldcraft.flows.studies.scoring.results import with_regrets
+
+    found = json.loads((home / "result.json").read_text())
+    regret = with_regrets(found, found["optimum"])["final_regret"]
+    return {**parts, "regret": math.nan if regret is None else regret}
 
 
 def apart(name: str, seed: int, trials: int | None, tree: Path) -> dict[str, float]:
@@ -120,9 +134,12 @@ def main() -> None:
             {tree: apart(name, seed, options.trials, path) for tree, path in trees.items()} for seed in options.seeds
         ]
         for tree in trees:
+            regrets = [one[tree].pop("regret") for one in each]
             means = {part: round(statistics.mean(one[tree][part] for one in each), 3) for part in each[0][tree]}
-            rows.append({"cell": name, "tree": tree, "seeds": options.seeds, **means})
-            print(f"{name:12} {tree:6}", "  ".join(f"{part} {took:6.2f}" for part, took in means.items()), flush=True)
+            known = [None if math.isnan(regret) else regret for regret in regrets]
+            rows.append({"cell": name, "tree": tree, "seeds": options.seeds, **means, "regrets": known})
+            parts = "  ".join(f"{part} {took:6.2f}" for part, took in means.items())
+            print(f"{name:17} {tree:6}", parts, " regrets", *(f"{regret:.4g}" for regret in regrets), flush=True)
     if options.json:
         told = {"what": "CPU seconds of a cell, means over seeds", "date": datetime.date.today().isoformat()}
         options.json.write_text(json.dumps({**told, "rows": rows}, indent=1) + "\n")

@@ -6,13 +6,12 @@ use singular values: with a very small noise the normal equations would lose hal
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fieldcraft.models.numerics.searches import minimize
 from fieldcraft.models.observations import Array
 
 # Standardised targets: a noise below this share of their variance is rounding.
@@ -61,20 +60,27 @@ def log_evidence(features: Array, degrees: Array, y: Array, prior: Prior) -> tup
         y: Targets less the particular solution, shape (n,).
         prior: Hyper-parameters at which to evaluate.
     """
-    n, noise = len(y), prior.noise
-    left, singular, right = np.linalg.svd(features * prior.sizes(degrees), full_matrices=False)
-    total = singular**2 + noise
-    seen = left.T @ y
-    unseen = max(float(y @ y - seen @ seen), 0.0) if n > len(singular) else 0.0
-    spare = n - len(singular)
-    fit = float(np.sum(seen**2 / total)) + unseen / noise
-    logdet = float(np.sum(np.log(total))) + spare * prior.log_noise
+    (value,), (slope,) = log_evidences(features, degrees, y, np.array([[*astuple(prior)]]))
+    return float(value), slope
+
+
+def log_evidences(features: Array, degrees: Array, y: Array, at: Array) -> tuple[Array, Array]:
+    """``log_evidence`` at several (log_scale, log_decay, log_noise), ``at`` (s, 3): shapes (s,) and (s, 3)."""
+    n, (log_scale, log_decay, log_noise) = len(y), at.T[:, :, None]
+    noise = np.exp(log_noise)
+    sizes = np.exp(log_scale + log_decay * degrees)
+    left, singular, right = np.linalg.svd(features * sizes[:, None], full_matrices=False)
+    total, spare = singular**2 + noise, n - singular.shape[1]
+    seen = y @ left
+    unseen = np.maximum(y @ y - (seen**2).sum(1, keepdims=True), 0.0) if spare > 0 else np.zeros_like(noise)
+    fit = (seen**2 / total).sum(1, keepdims=True) + unseen / noise
+    logdet = np.log(total).sum(1, keepdims=True) + spare * log_noise
     # tr(K^-1 B D B^T) and (K^-1 y)^T B D B^T (K^-1 y) for a diagonal D, coefficient by coefficient.
-    known = (right**2 * (singular**2 / total)[:, None]).sum(0)
-    learnt = (right.T @ (singular / total * seen)) ** 2
-    by_noise = float(np.sum(seen**2 / total**2) - np.sum(1 / total)) + unseen / noise**2 - spare / noise
-    slope = np.array([np.sum(learnt - known), np.sum(degrees * (learnt - known)), 0.5 * noise * by_noise])
-    return -0.5 * (fit + logdet + n * math.log(2 * math.pi)), slope
+    known = (right**2 * (singular**2 / total)[:, :, None]).sum(1)
+    gained = ((singular / total * seen)[:, None] @ right)[:, 0] ** 2 - known
+    by_noise = (seen**2 / total**2 - 1 / total).sum(1, keepdims=True) + unseen / noise**2 - spare / noise
+    slopes = np.hstack([gained.sum(1, keepdims=True), gained @ degrees[:, None], 0.5 * noise * by_noise])
+    return -0.5 * (fit + logdet + n * math.log(2 * math.pi))[:, 0], slopes
 
 
 def choose_prior(
@@ -86,7 +92,7 @@ def choose_prior(
 ) -> tuple[Prior, float]:
     """The hyper-parameters of largest evidence under log q ~ N(0, DECAY_SD^2), and their log evidence.
 
-    L-BFGS-B from a fixed grid of starts.
+    L-BFGS-B from a fixed grid of starts, a step of all of them at once.
 
     Args:
         features: Shape (n, K).
@@ -95,21 +101,22 @@ def choose_prior(
         noise_variance: Noise in squared target units where it is known; None to fit it.
         decays: Starts of log q; one of them is enough where all degrees are 0 and q has no effect.
     """
+    from botorch.optim.batched_lbfgs_b import fmin_l_bfgs_b_batched
+
     noises, noise_bounds = _NOISE_STARTS, _NOISES
     if noise_variance is not None:
         known = math.log(max(noise_variance, _LEAST_NOISE))
         noises, noise_bounds = (known,), (known, known)
-    starts = itertools.product(_SCALE_STARTS, decays, noises)
+    starts = np.array(list(itertools.product(_SCALE_STARTS, decays, noises)))
     bounds = (_SCALES, _DECAYS, noise_bounds)
 
-    def negative(x: Array) -> tuple[float, Array]:
-        value, slope = log_evidence(features, degrees, y, Prior(*(float(v) for v in x)))
-        pull = np.array([0.0, x[1] / DECAY_SD**2, 0.0])
-        return float(0.5 * x @ pull) - value, pull - slope
+    def negative(at: Array) -> tuple[Array, Array]:
+        values, slopes = log_evidences(features, degrees, y, at)
+        pull = at * np.array([0.0, 1 / DECAY_SD**2, 0.0])
+        return 0.5 * (at * pull).sum(1) - values, pull - slopes
 
-    results = [minimize(negative, start, jac=True, method="L-BFGS-B", bounds=bounds) for start in starts]
-    best = min(results, key=lambda result: float(result.fun))
-    prior = Prior(*(float(v) for v in best.x))
+    ends, losses, _ = fmin_l_bfgs_b_batched(negative, starts, bounds=bounds)  # type: ignore[no-untyped-call]
+    prior = Prior(*np.asarray(ends)[np.argmin(losses)].tolist())
     return prior, log_evidence(features, degrees, y, prior)[0]
 
 

@@ -27,7 +27,8 @@ def smaller_side(n: int, p: int) -> Side:
 def _cholesky(matrix: Tensor, noise: float | Tensor) -> Tensor:
     lower: Tensor
     lower, failed = torch.linalg.cholesky_ex(matrix)
-    if failed.any() or not torch.isfinite(lower).all():
+    # A number that is not finite anywhere in a row spoils the row's last one.
+    if failed.any() or not torch.isfinite(lower.diagonal(dim1=-2, dim2=-1)).all():
         least = torch.as_tensor(noise).min().item()
         raise ValueError(
             f"A matrix of {matrix.shape[-1]} rows is not positive definite at a noise variance of {least:.3g}: "
@@ -62,7 +63,9 @@ class Factor:
             ValueError: the sum is not positive definite.
         """
         spread = torch.as_tensor(noise, dtype=K.dtype, device=K.device).expand(K.shape[:-1])
-        return cls(_cholesky(K + torch.diag_embed(spread), noise))
+        covariance = K.clone()
+        covariance.diagonal(dim1=-2, dim2=-1).add_(spread)
+        return cls(_cholesky(covariance, noise))
 
     def append(self, row: Tensor, corner: Tensor) -> "Factor":
         """The factor with k more points, in O(k n^2), equal to one from scratch to rounding.

@@ -102,7 +102,9 @@ def choose_hyper(
     found = [minimize(loss, s, jac=True, method="L-BFGS-B", bounds=bounds, options=options) for s in starts]
     best = min(found, key=lambda result: float(result.fun))
     hyper = Hyper.of(torch.from_numpy(best.x), fields)
-    return hyper, float(log_evidence(JointProcess(covariances, hyper), rows))
+    if best.fun >= _REFUSED:  # the process itself says what is wrong
+        return hyper, float(log_evidence(JointProcess(covariances, hyper), rows))
+    return hyper, -float(best.fun) - float(belief.log_density(hyper))
 
 
 def _closed(

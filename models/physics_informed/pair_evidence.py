@@ -11,7 +11,9 @@ rho = x - x', all of them unscaled,
 
 and the covariance is c c' D0 + e D1 + (f + l m) D2 + (l s' + s m + 4 u) D3 + s s' D4. The coefficients are laid out
 once for all pairs of rows; a value is then a product of each with the monomials of t, and a gradient the same product
-backwards, since dD_j/d(r^2) = D_(j+1)/2.
+backwards, since dD_j/d(r^2) = D_(j+1)/2. For rbf, where D_(j+1) = -D_j, three polynomials are left of the seven:
+
+    covariance = D0 ((c c' - e + f - 4 u) + (l - s) (m - s')),    d covariance / d(r^2) = -covariance / 2.
 
 With facts z, results y, S_zz = L L^T, B = S_zz^-1 S_zy, a = S_zz^-1 z, C = S_yy - S_yz B, alpha = C^-1 (y - S_yz a) and
 G = (alpha alpha^T - C^-1) / 2, the derivatives of log p(y | z) by S_yy, S_zy and S_zz are G, a alpha^T - 2 B G and
@@ -19,6 +21,7 @@ B G B^T - B alpha a^T.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,6 +40,12 @@ MOST_VARIABLES = 3
 """Variables up to which the coefficients take less memory than automatic differentiation."""
 
 _NAMES = ("squares", "l", "m", "e", "s", "s_right", "f", "u")
+# The three of rbf, as sums of those with factors.
+_OF_BELL = {
+    "left": {"l": 1.0, "s": -1.0},
+    "right": {"m": 1.0, "s_right": -1.0},
+    "rest": {"e": -1.0, "f": 1.0, "u": -4.0},
+}
 Terms = Mapping[tuple[int, ...], Tensor]
 
 
@@ -60,8 +69,9 @@ class Pairs:
     def of(cls, kind: Kernel, a: Functionals) -> "Pairs":
         """The pairs of these functionals with each other."""
         left, right = torch.triu_indices(len(a), len(a)).unbind()
-        found = {name: _told(terms) for name, terms in _terms(a, left, right).items()}
-        d = a.points.shape[1]
+        found, d = {name: _told(terms) for name, terms in _terms(a, left, right).items()}, a.points.shape[1]
+        if kind == "rbf":
+            found = {"squares": found["squares"], **{name: _sum(found, parts) for name, parts in _OF_BELL.items()}}
         powers = {name: _powers(list(terms), d) for name, terms in found.items() if terms}
         planes = {name: torch.stack(list(terms.values())) for name, terms in found.items() if terms}
         return cls(kind, a.zeroth[left] * a.zeroth[right], planes, powers)
@@ -69,35 +79,75 @@ class Pairs:
     def at(self, log_scales: Tensor) -> "Values":
         """The covariances at the logarithms of the scales (d,)."""
         monomials = {name: (powers @ log_scales).exp() for name, powers in self.powers.items()}
-        zero = torch.zeros_like(self.constant)
-        parts = {name: monomials[name] @ self.coefficients[name] if name in monomials else zero for name in _NAMES}
-        return Values(self, monomials, parts, radial(self.kind, parts["squares"]))
+        zero, names = torch.zeros_like(self.constant), ("squares", *_OF_BELL) if self.kind == "rbf" else _NAMES
+        parts = {name: monomials[name] @ self.coefficients[name] if name in monomials else zero for name in names}
+        return (_OfBell if self.kind == "rbf" else _OfMatern)(self, monomials, parts)
 
 
 @dataclass(frozen=True, eq=False)
-class Values:
+class Values(ABC):
     """The covariances at certain scales.
 
     Args:
         pairs: Of which rows.
         monomials: Monomials of each polynomial, shape (k,).
         parts: The polynomials by name, shape (P,) each.
-        D: D_0 to D_4, shape (P,) each.
     """
 
     pairs: Pairs
     monomials: Mapping[str, Tensor]
     parts: Mapping[str, Tensor]
-    D: tuple[Tensor, ...]
 
-    @cached_property
+    @property
+    @abstractmethod
     def covariance(self) -> Tensor:
         """Shape (P,)."""
-        return self._by_radial(self.D)
+
+    @abstractmethod
+    def _slopes(self, weights: Tensor) -> Mapping[str, Tensor]:
+        """Derivatives of the covariances by each polynomial, times ``weights`` (P,)."""
 
     def back(self, weights: Tensor) -> Tensor:
         """Derivatives of the sum of the covariances times ``weights`` (P,) by the log scales, shape (d,)."""
-        D, at = self.D, self.parts
+        by, pairs = self._slopes(weights), self.pairs
+        each = [
+            (pairs.coefficients[name] @ by[name] * own) @ pairs.powers[name] for name, own in self.monomials.items()
+        ]
+        return torch.stack(each).sum(0)
+
+
+class _OfBell(Values):
+    """Those of rbf."""
+
+    @cached_property
+    def covariance(self) -> Tensor:
+        at = self.parts
+        return (self.pairs.constant + at["rest"] + at["left"] * at["right"]) * self._bell
+
+    def _slopes(self, weights: Tensor) -> Mapping[str, Tensor]:
+        rest, at = weights * self._bell, self.parts
+        squares = -0.5 * weights * self.covariance
+        return {"squares": squares, "rest": rest, "left": rest * at["right"], "right": rest * at["left"]}
+
+    @cached_property
+    def _bell(self) -> Tensor:
+        return radial("rbf", self.parts["squares"])[0]
+
+
+class _OfMatern(Values):
+    """Those of Matern-5/2."""
+
+    @cached_property
+    def covariance(self) -> Tensor:
+        return self._by_radial(self._radial)
+
+    @cached_property
+    def _radial(self) -> tuple[Tensor, ...]:
+        """D_0 to D_4, shape (P,) each."""
+        return radial("matern52", self.parts["squares"])
+
+    def _slopes(self, weights: Tensor) -> Mapping[str, Tensor]:
+        D, at = self._radial, self.parts
         by = {
             "squares": 0.5 * self._by_radial((*D[1:], self._fifth)),
             "l": at["m"] * D[2] + at["s_right"] * D[3],
@@ -108,12 +158,7 @@ class Values:
             "f": D[2],
             "u": 4 * D[3],
         }
-        pairs = self.pairs
-        each = [
-            (pairs.coefficients[name] @ (weights * by[name]) * own) @ pairs.powers[name]
-            for name, own in self.monomials.items()
-        ]
-        return torch.stack(each).sum(0)
+        return {name: weights * own for name, own in by.items()}
 
     def _by_radial(self, D: tuple[Tensor, ...]) -> Tensor:
         one, other, e, s, s_right, f, u = (self.parts[name] for name in _NAMES[1:])
@@ -123,11 +168,9 @@ class Values:
     @property
     def _fifth(self) -> Tensor:
         """D_5, shape (P,)."""
-        if self.pairs.kind == "rbf":
-            return self.D[1]
         # D_4 = k (1 + z) exp(-z) / r^3 with z = sqrt(5) r, and D_5 is its derivative by r over r.
         z = (5 * self.parts["squares"]).clamp_min(5e-24).sqrt()
-        return -self.D[4] * (z * z + 3 * z + 3) / ((1 + z) * z * z / 5)
+        return -self._radial[4] * (z * z + 3 * z + 3) / ((1 + z) * z * z / 5)
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,42 +206,39 @@ class PairEvidence:
     def _weighed(self, covariance: Tensor, hyper: Hyper) -> tuple[float, Tensor, Tensor, Tensor]:
         """log p, its derivative by each pair's covariance (P,), and by the logarithms of noise and slack."""
         size, facts, equations = len(self.rows), self.rows.facts, self.rows.equations
+        # Above the diagonal; its transpose is what a factorisation reads.
         S = torch.zeros(size, size, dtype=covariance.dtype)
-        S[self._left, self._right] = covariance
-        S[self._right, self._left] = covariance
+        S.view(-1).index_copy_(0, self._places, covariance)
         share, noise = hyper.slack.exp(), hyper.noise.exp()
         slack = share * S.diagonal()[:equations].mean()
         exact = EXACT * S.diagonal()[equations:facts]
-        factor = Factor.of(S[:facts, :facts], torch.cat([slack.expand(equations), exact]))
+        factor = Factor.of(S[:facts, :facts].mT, torch.cat([slack.expand(equations), exact]))
         across, known, read = S[:facts, facts:], self.rows.targets[:facts], self.rows.targets[facts:]
         solved = factor.solve(torch.cat([across, known[:, None]], dim=1))
         B, a = solved[:, :-1], solved[:, -1]
-        inner = Factor.of(S[facts:, facts:] - across.mT @ B, float(noise))
+        inner = Factor.of(S[facts:, facts:].mT - across.mT @ B, float(noise))
         left = read - across.mT @ a
         alpha = inner.solve(left)
         G = 0.5 * (torch.outer(alpha, alpha) - torch.cholesky_inverse(inner.lower))
         value = -0.5 * (left @ alpha + float(inner.logdet()) + len(read) * math.log(2 * math.pi))
-        turned = torch.outer(B @ alpha, a)
-        W = torch.cat(
-            [
-                torch.cat([2 * B @ G @ B.mT - turned - turned.mT, torch.outer(a, alpha) - 2 * B @ G], dim=1),
-                torch.cat([torch.zeros_like(across.mT), 2 * G], dim=1),
-            ]
-        )
+        # 2 B G B^T - B alpha a^T - a alpha^T B^T as one product.
+        pulled, carried = 2 * B @ G, torch.stack([B @ alpha, a], dim=1)
+        W = torch.zeros_like(S)
+        torch.mm(torch.cat([pulled, -carried], dim=1), torch.cat([B, carried.flip(1)], dim=1).mT, out=W[:facts, :facts])
+        W[:facts, facts:] = torch.outer(a, alpha) - pulled
+        W[facts:, facts:] = 2 * G
         # A covariance off the diagonal counts twice, and twice is what W has.
         W.diagonal().mul_(0.5)
         by_slack = W.diagonal()[:equations].sum()
         W.diagonal()[equations:facts] *= 1 + EXACT
         W.diagonal()[:equations] += share * by_slack / equations
-        return float(value), W[self._left, self._right], noise * G.trace(), slack * by_slack
+        return float(value), W.view(-1).index_select(0, self._places), noise * G.trace(), slack * by_slack
 
     @cached_property
-    def _left(self) -> Tensor:
-        return torch.triu_indices(len(self.rows), len(self.rows))[0]
-
-    @cached_property
-    def _right(self) -> Tensor:
-        return torch.triu_indices(len(self.rows), len(self.rows))[1]
+    def _places(self) -> Tensor:
+        """Places of the pairs in a matrix, row by row."""
+        left, right = torch.triu_indices(len(self.rows), len(self.rows))
+        return left * len(self.rows) + right
 
 
 def _terms(a: Functionals, left: Tensor, right: Tensor) -> dict[str, Terms]:
@@ -224,6 +264,11 @@ def _terms(a: Functionals, left: Tensor, right: Tensor) -> dict[str, Terms]:
         one, two, three = sorted((p, q, r))
         found["u"][one, two, three] += rho[p] * A[p][q] * other_A[q][r] * rho[r]
     return dict(found)
+
+
+def _sum(terms: Mapping[str, Terms], factors: Mapping[str, float]) -> Terms:
+    """The sum of some polynomials with factors; no two of them have a monomial in common."""
+    return {at: factor * plane for name, factor in factors.items() for at, plane in terms[name].items()}
 
 
 def _told(terms: Terms) -> Terms:

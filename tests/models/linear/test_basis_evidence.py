@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy.stats import multivariate_normal
 
-from fieldcraft.models.linear.basis_evidence import DECAY_SD, Prior, Weights, choose_prior, log_evidence
+from fieldcraft.models.linear.basis_evidence import DECAY_SD, Prior, Weights, choose_prior, log_evidence, log_evidences
 
 RNG_SEED = 4
 
@@ -24,6 +24,17 @@ def test_log_evidence_is_the_density_of_the_targets_and_its_gradient_a_differenc
         step = np.eye(3)[i] * 1e-5
         up, down = (log_evidence(features, degrees, y, Prior(*(at + s)))[0] for s in (step, -step))
         assert slope[i] == pytest.approx((up - down) / 2e-5, rel=1e-6, abs=1e-7)
+
+
+@pytest.mark.parametrize(("n", "count"), [(5, 12), (12, 5)])
+def test_evidences_at_several_priors_are_those_at_each(n, count):
+    features, degrees, y = example(n, count)
+    at = np.array([[0.3, -0.2, -2.0], [-1.0, 0.4, -6.0], [2.0, 0.0, -0.5]])
+    values, slopes = log_evidences(features, degrees, y, at)
+    for row, value, slope in zip(at, values, slopes, strict=True):
+        alone, by = log_evidence(features, degrees, y, Prior(*row))
+        assert value == pytest.approx(alone, rel=1e-12)
+        np.testing.assert_allclose(slope, by, rtol=1e-10)
 
 
 def test_the_chosen_prior_is_no_worse_than_any_on_a_grid():

@@ -169,6 +169,10 @@ def test_a_matrix_that_is_not_positive_definite_is_refused():
         Factor.of(K, 0.5)
 
 
-def test_a_matrix_with_a_number_that_is_not_finite_is_refused():
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+@pytest.mark.parametrize("place", [(0, 0), (1, 0), (2, 1), (2, 2)])
+def test_a_matrix_with_a_number_that_is_not_finite_is_refused(number, place):
+    K = torch.eye(3, dtype=torch.float64)
+    K[place] = K[place[::-1]] = number
     with pytest.raises(ValueError, match="is not positive definite at a noise variance"):
-        Factor.of(torch.tensor([[math.nan]], dtype=torch.float64), 1.0)
+        Factor.of(K, 1.0)

@@ -77,10 +77,12 @@ def test_an_equation_of_constant_coefficients_has_few_polynomials():
     physics = Physics(laplace(2), X[:6], np.zeros(2), np.ones(2))
     data = Observations(X[6:], X[6:, 0] * X[6:, 1], maximize=False, physics=physics)
     rows = joint_rows(data, physics, linear_rows(physics, data.scaling, physics.points))
-    (pairs,) = PairEvidence.of(("rbf",), rows).fields
-    assert {name: len(planes) for name, planes in pairs.coefficients.items()} == {
-        "squares": 2, "l": 2, "m": 2, "e": 2, "s": 2, "s_right": 2, "f": 2, "u": 2,
-    }  # fmt: skip
+    counts = {}
+    for kind in ("rbf", "matern52"):
+        (pairs,) = PairEvidence.of((kind,), rows).fields
+        counts[kind] = {name: len(planes) for name, planes in pairs.coefficients.items()}
+    assert counts["rbf"] == {"squares": 2, "left": 4, "right": 4, "rest": 6}
+    assert counts["matern52"] == {"squares": 2, "l": 2, "m": 2, "e": 2, "s": 2, "s_right": 2, "f": 2, "u": 2}
 
 
 def test_hyper_parameters_found_in_many_variables_and_in_few_are_stationary():
