@@ -10,6 +10,8 @@ import pytest
 
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[name] = "1"
+# Every client of Prefect's reads the roots it trusts, for servers of this machine, too: 17 ms for all those there are.
+os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("one_root.pem"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -27,7 +29,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node) -> None:
-    """The workers of one run share a Prefect server, and the server of processes that need not import."""
+    """The workers of one run share a Prefect server, and the servers of processes that need not import."""
     import prefect_api
     import warm_start
 
@@ -36,7 +38,8 @@ def pytest_configure_node(node) -> None:
         node.config.add_cleanup(at.close)
         folder = at.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
         environment = at.enter_context(prefect_api.serving(Path(folder)))
-        node.config.for_all = {"warm": warm_start.served(), "prefect": environment}
+        user = at.enter_context(prefect_api.warm(environment))
+        node.config.for_all = {"warm": warm_start.served(), "prefect": environment, "user": user}
     node.workerinput.update(node.config.for_all)
 
 
@@ -48,19 +51,25 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session")
-def prefect_api(request, tmp_path_factory):
-    """The environment of a user who has a Prefect server of his own; what begins in it need not import."""
+def prefect_server(request, tmp_path_factory):
+    """The environment of a user who has a Prefect server of his own."""
+    import prefect_api
+
+    if shared := getattr(request.config, "workerinput", {}).get("prefect"):
+        yield shared
+    else:
+        with prefect_api.serving(tmp_path_factory.mktemp("prefect")) as environment:
+            yield environment
+
+
+@pytest.fixture(scope="session")
+def prefect_api(request, prefect_server):
+    """The same; what begins in it need not import."""
     import prefect_api
     import warm_start
 
-    folder = tmp_path_factory.mktemp("prefect")
-    with contextlib.ExitStack() as at:
-        if shared := getattr(request.config, "workerinput", {}).get("prefect"):
-            environment = {**shared, "PREFECT_HOME": str(folder)}
-        else:
-            environment = at.enter_context(prefect_api.serving(folder))
-        more = ("fieldcraft.flows.campaign", "mlflow.store.tracking.sqlalchemy_store")
-        yield {
-            **environment,
-            warm_start.NAMED: at.enter_context(warm_start.serving({**os.environ, **environment}, *more)),
-        }
+    if shared := getattr(request.config, "workerinput", {}).get("user"):
+        yield {**prefect_server, warm_start.NAMED: shared}
+    else:
+        with prefect_api.warm(prefect_server) as name:
+            yield {**prefect_server, warm_start.NAMED: name}

@@ -3,9 +3,11 @@
 import os
 import secrets
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+
+import warm_start
 
 from fieldcraft.flows.machinery.prefect_server import LOCAL, QUIET, api_of, bound, command_of
 
@@ -33,3 +35,9 @@ def serving(folder: Path) -> Iterator[dict[str, str]]:
             "PREFECT_API_URL": api_of(listener),
             "PREFECT_API_AUTH_STRING": password,
         }
+
+
+def warm(environment: Mapping[str, str]) -> AbstractContextManager[str]:
+    """The socket of a server of processes that have imported Prefect in such an environment, and MLflow."""
+    more = ("fieldcraft.flows.campaign", "mlflow.store.tracking.sqlalchemy_store")
+    return warm_start.serving({**os.environ, **environment}, *more)

@@ -31,6 +31,7 @@ import large_pages
 
 from fieldcraft.flows.jobs import forks
 from fieldcraft.flows.machinery.collecting import as_usual, seldom
+from fieldcraft.flows.spec.source_files import Sources
 from fieldcraft.flows.views import export
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -138,6 +139,20 @@ class Exporter(Warm):
             return None, self.stderr.read()
 
 
+class Answering(Warm):
+    """What ``predictions.process.begun`` begins, from here."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        """Begin it in the folder of this process."""
+        (asked, ask), (answer, answered) = os.pipe(), os.pipe()
+        self.stdin, self.stdout = os.fdopen(ask, "wb"), os.fdopen(answer, "rb")
+        with open(os.devnull, "w") as nothing:
+            files = [asked, answered, nothing.fileno()]
+            super().__init__(["-m", "fieldcraft.flows.predictions.process"], files, environment, os.getcwd())
+        for given in (asked, answered):
+            os.close(given)
+
+
 def begun(
     words: list[str], environment: Mapping[str, str], folder: str | None = None
 ) -> "Command | subprocess.Popen[str]":
@@ -215,6 +230,7 @@ def _serve() -> dict[str, Any] | None:
         seldom()
         for module in (*IMPORTED, *sys.argv[1:]):
             importlib.import_module(module)
+        Sources(()).of({"problems": "heat", "simulators": "heat", "dispatchers": "local"}, {})  # most of what is ours
         as_usual()
         large_pages.gathered()
         links: list[socket.socket] = []  # of those that have yet to say what they want

@@ -101,16 +101,19 @@ def _fork(request: Mapping[str, Any], log: int, ours: tuple[int, int]) -> dict[s
 
 
 def _import(folder: Path) -> None:
-    """Import the built-in kinds of a job's request, with all that their files import anywhere."""
+    """Import the built-in kinds of a job's request, with all that their files import anywhere, and read those files."""
     from fieldcraft.flows.jobs.job_folder import JobFolder
     from fieldcraft.flows.spec.registry import PACKAGES, folder_of
+    from fieldcraft.flows.spec.source_files import Sources
 
     with suppress(Exception):  # what is wrong with it, the job finds out
-        request = JobFolder(folder).request
+        request, ours = JobFolder(folder).request, dict[str, str]()
         for group, part in (("problems", "problem"), ("simulators", "simulator")):
             kind = str((request.get(part) or {}).get("kind"))
             if kind in {file.stem for file in folder_of(group).glob("[a-z]*.py")}:
                 _import_deep(f"{PACKAGES[group]}.{kind}")
+                ours[group] = kind
+        Sources(()).of(ours, {})  # each job compares their digests with what was approved
 
 
 def _import_deep(name: str) -> None:

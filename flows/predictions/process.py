@@ -106,14 +106,7 @@ class ModelProcess:
         if self._closed:
             raise Unavailable("the desk ends.")
         if self._child is None:
-            self._child = subprocess.Popen(
-                [sys.executable, "-P", "-m", __name__],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env={name: value for name, value in os.environ.items() if name != "FIELDCRAFT_TOKEN"} | _ONE_THREAD,
-                start_new_session=True,  # Ctrl-C is for the desk, which ends it
-            )
+            self._child = begun({n: v for n, v in os.environ.items() if n != "FIELDCRAFT_TOKEN"} | _ONE_THREAD)
         child, answer, left = self._child, b"", question.encode() + b"\n"
         assert child.stdin is not None and child.stdout is not None
         os.set_blocking(child.stdin.fileno(), False)  # a process that is stuck takes no more than a pipe holds
@@ -145,6 +138,18 @@ class ModelProcess:
             if pipe is not None:
                 with suppress(BrokenPipeError):  # what was not taken of a question
                     pipe.close()
+
+
+def begun(environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+    """The process, which is asked and answers through pipes."""
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", __name__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=dict(environment),
+        start_new_session=True,  # Ctrl-C is for the desk, which ends it
+    )
 
 
 def _told(asked: Mapping[str, Any], models: "Models") -> dict[str, Any]:

@@ -28,7 +28,7 @@ def main() -> None:
                 if run.id not in taken:
                     taken.add(run.id)
                     Thread(target=make, args=(run,), daemon=True).start()
-            time.sleep(0.1)
+            time.sleep(0.3)  # each look costs the server more than it costs here
 
 
 if __name__ == "__main__":

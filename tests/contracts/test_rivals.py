@@ -115,7 +115,8 @@ def asked(request):
     with pytest.MonkeyPatch.context() as patch:  # what holds for any answer: other tests look for good ones
         patch.setattr(_botorch, "RESTARTS", 2)
         patch.setattr(_botorch, "RAW_SAMPLES", 32)
-        patch.setattr(botorch_composite, "_STEPS", 50)
+        patch.setattr(botorch_composite, "_STEPS", 10)
+        patch.setattr(botorch_composite, "_DRAWS", 16)
         low = peer.suggest(data(SPACE), pending, SPACE, 2, np.random.default_rng(3))
         high = peer.suggest(data(SPACE, maximize=True), pending, SPACE, 2, np.random.default_rng(3))
         mixed = peer.suggest(data(MIXED), none, MIXED, 1, np.random.default_rng(3))

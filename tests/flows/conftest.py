@@ -35,6 +35,13 @@ def _warm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forks, "begun", warm_start.server)
 
 
+@pytest.fixture
+def prefect(prefect_server: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server of all tests for the passes of a test's commands, each of which would start one for itself."""
+    for name, value in prefect_server.items():
+        monkeypatch.setenv(name, value)
+
+
 @pytest.fixture(scope="session")
 def _finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("finished")

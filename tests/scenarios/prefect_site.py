@@ -1,7 +1,7 @@
 """A Prefect server with a process worker, as docs/operations.md sets them up, in one temporary folder.
 
-The worker's flow runs begin where imports are done (``warm_engine.py``), Prefect's too, unless a deployment names
-another command.
+Server and worker are forked where imports are done, Prefect's too. So are the worker's flow runs (``warm_engine.py``),
+unless a deployment names another command.
 """
 
 import os
@@ -148,13 +148,13 @@ def site(folder: Path, *, pool: str = "local", pages: bool = False, **more: str)
         subprocess.run([sys.executable, "-P", "-m", "fieldcraft.flows.machinery.prepare"], env=environment, check=True)
     shutil.copy(kept_of("prefect"), folder / "prefect" / "prefect.db")  # as for a run: spares 18 s of migrations
     user, _, password = PASSWORD.partition(":")
-    ui = () if pages else ("--no-ui",)
+    place, ui = ("--host", "127.0.0.1", "--port", str(port)), () if pages else ("--no-ui",)
     with (
         warm_start.serving(environment, "prefect.flow_engine", "fieldcraft.flows.campaign") as warm,
         httpx.Client(base_url=f"http://127.0.0.1:{port}/api", auth=(user, password), timeout=20, limits=_UNKEPT) as api,
-        _process(folder, environment, "server", "start", "--host", "127.0.0.1", "--port", str(port), *ui),
+        _process(folder, begun := environment | {warm_start.NAMED: warm}, "server", "start", *place, *ui),
     ):
-        made = Site(folder / "runs", environment | {warm_start.NAMED: warm}, api)
+        made = Site(folder / "runs", begun, api)
         until(lambda: _healthy(api), "the server to start")
         template = ProcessWorker.get_default_base_job_template()  # as ``prefect work-pool create`` sends it
         template["variables"]["properties"]["command"]["default"] = f"{sys.executable} {WARM_ENGINE}"
@@ -175,19 +175,14 @@ def worker(made: Site, pool: str) -> Iterator[None]:
 
 @contextmanager
 def _process(folder: Path, environment: dict[str, str], *words: str) -> Iterator[None]:
-    with (folder / f"{words[0]}.log").open("a") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "prefect", *words],
-            env=environment,
-            cwd=ROOT,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+    with (folder / f"{words[0]}.log").open("a") as log, open(os.devnull) as nothing:
+        files = [nothing.fileno(), log.fileno(), log.fileno()]
+        process = warm_start.Warm(["-m", "prefect", *words], files, environment, str(ROOT))
         try:
             yield
         finally:
-            process.terminate()
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):  # a worker told to stop between two runs may wait for ever
                 process.wait(10)
             with suppress(ProcessLookupError):

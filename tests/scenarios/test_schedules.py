@@ -92,8 +92,8 @@ def test_a_schedule_alone_brings_a_campaign_to_its_end(prefect):
     flow = "fieldcraft.flows.campaign.iterate"
     done = prefect.command("prefect", "--no-prompt", "deploy", flow, *words, "--interval", "15")
     assert done.returncode == 0, done.stdout + done.stderr
-    until(lambda: ledger.campaign("scheduled").finished, "the scheduled campaign to end")
     assert prefect.command("prefect", "--no-prompt", "deploy", "--all").returncode == 0
+    until(lambda: ledger.campaign("scheduled").finished, "the scheduled campaign to end")
     place = prefect.deployment("iterate/scheduled")
     assert [schedule["active"] for schedule in place["schedules"]] == [True]
     (schedule,) = place["schedules"]

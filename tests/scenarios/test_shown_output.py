@@ -5,11 +5,13 @@ a Sobol sequence: they and their results are compared as they are.
 """
 
 import json
+import os
 import re
 from pathlib import Path
 
 import pytest
-from shown import HEATS, ROOT, fieldcraft, figures, sample, shown, table, text_of
+import warm_start
+from shown import HEATS, ROOT, figures, sample, shown, table, text_of
 
 from fieldcraft.flows.cli import main
 from fieldcraft.flows.notices.deliver import message_of
@@ -32,7 +34,10 @@ def printed(home: Path, tmp_path_factory: pytest.TempPathFactory, prefect_api: d
         assert text.count(whole) == 1
         text = text.replace(whole, part)
     file.write_text(text)
-    return fieldcraft(home, "run", str(file), **prefect_api).replace(str(file), "campaigns/heat.yaml")
+    words = ["-m", "fieldcraft.flows.cli", "run", str(file), "--home", str(home)]
+    done = warm_start.run(words, {**os.environ, "PYTHONPATH": str(ROOT), **prefect_api}, 180, str(ROOT))
+    assert done.returncode == 0, done.stderr
+    return done.stdout.replace(str(file), "campaigns/heat.yaml")
 
 
 def timeless(line: str) -> str:

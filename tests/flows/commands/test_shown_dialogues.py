@@ -11,8 +11,6 @@ import re
 import shlex
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -20,7 +18,6 @@ import xarray as xr
 from shown import text_of
 
 from fieldcraft.flows.cli import main
-from fieldcraft.flows.machinery.prefect_server import Server
 from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.open_ledger import open_ledger
 
@@ -79,23 +76,8 @@ def hold(block: str, home: Path, places: dict[str, str] | None = None) -> None:
         assert re.fullmatch(pattern(told), said), f"{words}\npage: {told}\nsaid: {said}"
 
 
-@pytest.fixture
-def prefect(tmp_path: Path) -> Iterator[None]:
-    """One server for all passes of a dialogue, where a command would start one for itself."""
-    kept = dict(os.environ)
-    for name in [name for name in kept if name.startswith(("FIELDCRAFT_", "PREFECT_"))]:
-        del os.environ[name]
-    try:
-        with closing(Server(tmp_path / "prefect")) as server:
-            server.begin()
-            server.ready()
-            yield
-    finally:
-        os.environ.clear()
-        os.environ.update(kept)
-
-
-def test_the_dialogues_with_people_and_the_laboratory_are_as_their_pages_show_them(prefect, tmp_path, monkeypatch):
+@pytest.mark.usefixtures("prefect")
+def test_the_dialogues_with_people_and_the_laboratory_are_as_their_pages_show_them(tmp_path, monkeypatch):
     monkeypatch.setenv("FIELDCRAFT_MLFLOW", "off")
     monkeypatch.chdir(tmp_path)
     campaign, imported, before, first, rows, taken, again, mistakes = blocks("docs/laboratory.md")

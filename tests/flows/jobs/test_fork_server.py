@@ -174,7 +174,7 @@ for key in ("t-1-1", "t-1-2"):
 def test_a_built_in_problem_that_changed_is_never_run_as_it_was(tmp_path, monkeypatch):
     copy = tmp_path / "copy"
     for name in ("fieldcraft", "flows", "models", "physics", "storage"):
-        shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, copy / name, symlinks=True)
     monkeypatch.setenv("PYTHONPATH", str(copy))
     branin = copy / "physics" / "problems" / "branin.py"
     ended = subprocess.run(

@@ -198,6 +198,7 @@ def test_two_notebooks_at_once_are_given_different_designs_and_the_command_sees_
         assert list(campaign.ask(2).index) == ours
 
 
+@pytest.mark.usefixtures("prefect")
 def test_a_design_that_is_approved_after_it_was_given_is_given_to_nobody_else(rod, tmp_path):
     campaign = rod(approval="human")
     with asking(tmp_path / "home", 1) as theirs:

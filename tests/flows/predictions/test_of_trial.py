@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import warm_start
 from desk_site import TOKENS, Browser, desk, people
+from small import finish
 
 import fieldcraft as fc
 from fieldcraft.flows.cli import main
@@ -183,7 +185,8 @@ def test_what_was_predicted_before_an_edit_is_not_shown_for_the_edited_design(si
     assert capsys.readouterr().out.count("'fieldcraft predict rod-0006'") == 2
 
 
-def test_the_desk_predicts_what_was_edited_and_what_somebody_would_edit(site):
+def test_the_desk_predicts_what_was_edited_and_what_somebody_would_edit(site, monkeypatch):
+    monkeypatch.setattr(process, "begun", warm_start.Answering)
     settings, trial = site.campaign.settings, site.ledger.trial("rod-0006")
     settings = replace(settings, people=Path(os.environ["FIELDCRAFT_PEOPLE"]))
     by_hand = foreseen(site, trial, {"x": "0.25"}, Models())
@@ -233,7 +236,7 @@ def test_what_code_of_a_campaign_prints_is_no_answer_and_a_process_that_is_stuck
         "name: loud\nseed: 1\nsense: minimize\nproblem: {kind: loud}\nsimulator: {kind: function}\n"
         "dispatcher: {kind: inline}\nalgorithm: {kind: gp_ei, start: {n: 2}}\nbudget: {trials: 3}\n"
     )
-    assert main(["run", str(file), "--home", str(home)]) == 0
+    finish(file, home, tmp_path / "plugins")
     models = ModelProcess(home)
     try:
         told = [asyncio.run(models.ask("loud", f"loud-000{number}", {})) for number in (3, 2, 3)]

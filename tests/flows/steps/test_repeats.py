@@ -8,6 +8,7 @@ from rig import Rig, rig
 
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.wiring.observations import observations
+from fieldcraft.models.rivals import _botorch
 from fieldcraft.physics.counting import designs_of
 from fieldcraft.physics.space import Categorical, Continuous, Integer, LinearConstraint, SearchSpace
 
@@ -62,7 +63,9 @@ def run(made: Rig) -> tuple[str, list[tuple[Any, ...]]]:
 
 @pytest.mark.parametrize("batch", [1, 5])
 @pytest.mark.parametrize("algorithm", [WORDS, {"peer": {"kind": "botorch_log_ei"}}, {"start": {"n": 15}}])
-def test_a_campaign_ends_when_every_design_of_its_space_was_run_once(tmp_path, algorithm, batch):
+def test_a_campaign_ends_when_every_design_of_its_space_was_run_once(tmp_path, algorithm, batch, monkeypatch):
+    monkeypatch.setattr(_botorch, "RESTARTS", 2)  # whichever designs a model prefers
+    monkeypatch.setattr(_botorch, "RAW_SAMPLES", 32)
     reason, designs = run(cups(tmp_path, batch=batch, algorithm={"start": {"n": 5}, **algorithm}))
     assert reason == "space: every design that it has was proposed"
     assert len(designs) == len(set(designs)) == 12
