@@ -8,7 +8,7 @@ and so has one that was read there already.
 
 Beliefs about designs at which no level was run are less certain than a model says. While the cheapest level is like the
 target, the target runs therefore only designs that this level has run, if it costs a quarter at most; v and V are the
-largest improvements of these, V of this level with x.
+largest improvements of these, V with x.
 
 If the beliefs do not rest on a level that is like the target, its short start is first completed.
 """
@@ -249,15 +249,13 @@ class _Place:
         """
         mean, sd = self._moments
         slopes = torch.stack([part.slopes(self.points, self.points[rows], level) for part in self.parts], dim=1)
-        process, gains = self.parts[0].process, np.ones(len(rows))
-        opens = process is None or process.levels[0] == level
+        gains = np.ones(len(rows))
         for k, moves in enumerate(slopes):
             left = (sd.square() - moves.square()).clamp_min(LEAST_SD**2).sqrt()
             worth = self._worth(mean + _results(len(self.parts))[:, :, None] * moves, left).numpy()
             allowed = tried if tried.any() else self.free
             now = float(worth[:, allowed].mean(axis=0).max())
-            opened = self.free[rows[k]] and opens
-            after = np.maximum(worth[:, allowed].max(axis=1), worth[:, rows[k]] * opened).mean()
+            after = np.maximum(worth[:, allowed].max(axis=1), worth[:, rows[k]] * self.free[rows[k]]).mean()
             if after > 0:
                 gains[k] = after / now if now > 0 else np.inf
         return gains

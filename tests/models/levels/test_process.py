@@ -12,7 +12,7 @@ from fieldcraft.models.earlier.fit import Density
 from fieldcraft.models.gaussian.covariance import covariance
 from fieldcraft.models.gaussian.fit import known_noise
 from fieldcraft.models.levels import choice
-from fieldcraft.models.levels.fit import PRIORS, fitted, posterior
+from fieldcraft.models.levels.fit import PRIORS
 from fieldcraft.models.levels.process import LevelsPosterior, Term
 from fieldcraft.models.maximizers.multistart import Multistart
 from fieldcraft.models.observations import LevelResults, Observations
@@ -189,18 +189,6 @@ def test_a_level_is_run_where_no_design_that_it_has_run_can_be_better():
     assert worth[tried].max() == 0 < worth.max(), "the improvement of a design that was run is too small for a number"
     level, design = here.best(points[worth.argmax()], observed(), [np.empty((0, 2))] * 2)
     assert level == 0 and (design == points[worth.argmax()]).all()
-
-
-def test_a_level_that_the_model_leaves_out_is_not_run():
-    data, points = observed(costs=(0.01, 0.2)), np.vstack([Z, X1])
-    made = posterior("matern52", data, fitted("matern52", data, data.lower[1:], None))
-    here = choice._Place.of(made, data, torch.empty((0, 2), dtype=torch.float64), points)
-    here = replace(here, level=here.level - 0.2)
-    worth, tried = here._worth(*here._moments).numpy(), here._tried(data)
-    top = int(np.where(tried, -1.0, worth).argmax())
-    assert made.levels == (1, None) and made.likeness > 0.8 and worth[top] > 2 * worth[tried].max()
-    assert here._gains(np.array([top]), 0, tried) == pytest.approx([1.0])
-    assert here.best(points[top], data, [np.empty((0, 2))] * 2)[0] == 1
 
 
 def test_the_target_runs_no_design_again_that_waits_for_its_result():
