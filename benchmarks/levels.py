@@ -22,10 +22,10 @@ for each of three seeds: differences of 0.1 to 0.5 standard deviations were fitt
 target at any design (chips took 11, 14, 9, and twice more than 30; where the target runs only what the coarsest mesh
 has run, 8, 9, 10, 14, and once more than 30); a run of the coarsest mesh before each run of the target without a margin
 (the search then never left the coarsest mesh); a short start that is never completed (wave: 16, 28, 55, and twice
-more than 60); 3 nats by which multilevel_gp had to predict better (branin: 20, 32, 22, 30 and 19); a
-level that the model leaves out gains nothing by making its own design runnable (chips 16.2 for the first seed and branin
-17.2 for the third, all else equal; but with an emulator of 12 x 8 cells chips took 11.1, more than 30, 17.1, 12.7 and
-12.4, where it takes 11.1, 15.2, 13.2, 12.7 and 12.4).
+more than 60); 3 nats by which multilevel_gp had to predict better (branin: 20, 32, 22, 30 and 19); that a level which
+the model leaves out gains nothing by making its own design runnable (chips 16.2 for the first seed and branin 17.2 for
+the third, all else equal; but with an emulator of 12 x 8 cells chips took 11.1, more than 30, 17.1, 12.7 and 12.4,
+where it takes 11.1, 15.2, 13.2, 12.7 and 12.4).
 """
 
 import argparse
