@@ -1,6 +1,6 @@
 """Thompson sampling (Thompson, 1933): each place of a batch follows one function drawn from the posterior."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -12,7 +12,7 @@ from fieldcraft.models.scoring.gradients import automatic
 from fieldcraft.models.scoring.incumbent import best_design
 from fieldcraft.models.surrogate import Function, Posterior, SlopedFunction
 
-# Coordinates up to which a draw's least point in the whole space is worth a trial.
+# Variables up to which a draw's least point in the whole space is worth a trial.
 _FEW = 5
 
 
@@ -46,19 +46,19 @@ class Thompson:
     Pending trials and earlier places are ignored by construction: the draws differ, and so do their minimisers. This
     requires that the posterior has some variance left.
 
-    In many coordinates a draw is least where nothing is known: few trials leave the prior's variance nearly everywhere,
+    In many variables a draw is least where nothing is known: few trials leave the prior's variance nearly everywhere,
     and the draw's deviation from the mean is five standard deviations somewhere, whatever the mean. Its minimiser is
     then sought about the tried design of the least mean, among samples at distances over three decades (as in Stagger
     Thompson sampling: Sweet, 2024).
 
     Args:
         search: Where the minimiser is sought: "everywhere", or "about_best", about that design. None: about it above
-            five coordinates; everywhere up to five, and where designs have images.
+            five variables; everywhere up to five, and where designs have images.
     """
 
     provides: ClassVar[frozenset[Capability]] = frozenset({Capability.COMPOSITE})
 
-    search: Literal["everywhere", "about_best"] | None = None
+    search: Literal["everywhere", "about_best"] | None = field(default=None, metadata={"left_out": True})
 
     def score(
         self, posterior: Posterior, data: Observations, pending: Tensor, q: int, rng: np.random.Generator
@@ -66,5 +66,5 @@ class Thompson:
         """Draw q functions (see Acquisition.score)."""
         local = self.search == "about_best"
         if self.search is None:
-            local = data.X.shape[1] > _FEW and not data.images
+            local = (len(data.columns) or data.X.shape[1]) > _FEW and not data.images
         return _DrawScore(tuple(posterior.draw(q, rng)), best_design(posterior, data) if local else None)

@@ -131,7 +131,7 @@ class ModelCoordinates:
             sds=data.sds[rows] if data.sds.size else data.sds,
             earlier=tuple(self._all_orders(each) for each in data.earlier),
             composite=data.composite and data.composite.among(rows),
-            lower=tuple(self._all_orders(each) for each in data.lower),
+            lower=tuple(self._all_orders(replace(each, read=None)) for each in data.lower),
         )
 
     def _all_orders(self, results: _Results) -> _Results:
@@ -150,7 +150,7 @@ class ModelCoordinates:
             X=self.array(data.X),
             failed=self.array(data.failed),
             earlier=tuple(replace(each, X=self.array(each.X)) for each in data.earlier),
-            lower=tuple(replace(each, X=self.array(each.X)) for each in data.lower),
+            lower=tuple(replace(each, X=self.array(each.X), read=None) for each in data.lower),
             images=tuple(images),
             columns=self.columns,
             space=None,

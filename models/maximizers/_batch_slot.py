@@ -66,17 +66,34 @@ class BatchSlot:
     def about(self, centre: Tensor, n: int, rng: np.random.Generator) -> Array:
         """Feasible samples about a point (d,), shape (k, d), 1 <= k <= n.
 
-        Each lies on the way from there to a uniform point of the space, at a share of it whose logarithm is uniform. A
-        discrete variable has the value of that point with a probability that is the share.
+        Each lies on the way from there to a uniform point of the space, at a share of it whose logarithm is uniform.
+        Around a circle the shorter way counts. A number of equal steps is rounded up or down at random, to its place on
+        the way in the mean; other discrete variables have the value of that point with a probability that is the share.
+        Where an equality ties discrete variables to others, the others make up for what these change.
         """
         here, ends = self.space.repair(centre[None]), self.space.sample(n, rng)
-        shares = _LEAST_SHARE ** rng.random((n, 1))
-        X = here + shares * (ends - here)
+        shares, around, steps = _LEAST_SHARE ** rng.random((n, 1)), self.space.folds.around, self.space.steps
+        way = ends - here
+        way[:, around] = _in_period(way[:, around])
+        X = here + shares * way
+        X[:, around] = _in_period(X[:, around])
         for at in self.space.columns.values():
             if np.all(self.fixed[at]):
-                X[:, at] = np.where(rng.random((n, 1)) < shares, ends[:, at], here[:, at])
+                chance, step = rng.random((n, 1)), steps[at]
+                if np.all(step > 0):
+                    X[:, at] = here[:, at] + step * np.floor((X[:, at] - here[:, at]) / step + chance)
+                else:
+                    X[:, at] = np.where(chance < shares, ends[:, at], here[:, at])
+        X = self._tied(X)
         X = X[is_feasible(self.space, X)]
         return self.space.repair(X if len(X) else ends)
+
+    def _tied(self, X: Array) -> Array:
+        """X (n, d) moved to the planes of the equalities by its continuous coordinates, as far as these reach them."""
+        (E, e), free = self.space.equalities, ~self.fixed
+        moved = X.copy()
+        moved[:, free] -= (X @ E.T - e) @ np.linalg.pinv(E[:, free]).T
+        return moved
 
     def room(self, excess: Callable[[Tensor, int, Tensor], Tensor]) -> Room:
         """Minus the excesses of one point (d,), shape (k,), and their gradients, shape (k, d)."""
@@ -175,6 +192,11 @@ class BatchSlot:
     def _penalty(self, bounded: BoundedScore, X: Tensor) -> Tensor:
         """Sum of the squared excesses at X (n, d), shape (n,)."""
         return bounded.excess(X, self.slot, self.chosen).clamp_min(0).square().sum(dim=1)
+
+
+def _in_period(X: Array) -> Array:
+    """Encoded angles, or differences of them, in [-1, 1)."""
+    return np.asarray((X + 1) % 2 - 1)
 
 
 def _checked(values: Tensor, gradients: Tensor, X: Array) -> tuple[Array, Array]:

@@ -224,6 +224,9 @@ def users_of(campaign: "Campaign") -> list[str]:
         learners["constraints' surrogate"] = (part.constraints.surrogate, words.constraints.surrogate)
     for who, (named, surrogate) in learners.items():
         if named is not None and isinstance(surrogate, TakesEmulator) and surrogate.uses_emulator:
+            if Capability.LEVELS in required(surrogate):
+                users.append(f"the {who} {named.kind} may learn the difference of the cheapest level to it")
+                continue
             does = "learns" if Capability.EMULATOR in required(surrogate) else "may learn"
             fields = by_equation and isinstance(surrogate, TakesFields) and surrogate.uses_fields
             fitted = "" if network else _fitted(stated, does)

@@ -288,8 +288,11 @@ def read_elsewhere(problem: Problem, own: "Snapshots", target: "Snapshots", X: n
     if stated is None or own.grid is None or target.grid is None or own.names != target.names:
         return None
     whole = own.grid.boxed(own.values.reshape(-1, own.values.shape[2]))
-    there = target.grid.picked(on_cells(stated.domain, whole, target.grid.cells, stated.repeats))
-    found = target.read(there.reshape(*own.values.shape[:2], -1), X)
+    try:
+        there = target.grid.picked(on_cells(stated.domain, whole, target.grid.cells, stated.repeats))
+        found = target.read(there.reshape(*own.values.shape[:2], -1), X)
+    except ValueError:
+        return None
     return found if np.isfinite(found).all() else None
 
 

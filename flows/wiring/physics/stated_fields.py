@@ -36,6 +36,7 @@ def told(campaign: "Campaign") -> str | None:
 
     None if the problem states no fields, or an equation of them and nobody learns without it.
     """
+    from fieldcraft.models.capability import Capability, required
     from fieldcraft.models.surrogate import TakesEmulator, TakesFields
 
     problem, words, part = campaign.problem, campaign.algorithm, campaign.spec.algorithm
@@ -44,13 +45,16 @@ def told(campaign: "Campaign") -> str | None:
     learners = {"surrogate": (part.surrogate, words.surrogate)}
     if len(problem.outputs) > 1:
         learners["constraints' surrogate"] = (part.constraints.surrogate, words.constraints.surrogate)
-    users: list[str] = []
+    users, readers = list[str](), list[str]()
     for who, (named, surrogate) in learners.items():
         if named is not None and isinstance(surrogate, TakesFields) and surrogate.uses_fields:
+            if Capability.LEVELS in required(surrogate):
+                readers.append(f"the {who} {named.kind} may read the outputs of levels from them on the target's mesh")
+                continue
             alone = not isinstance(surrogate, TakesEmulator)  # else it learns from them through the equation, if any
             if alone or problem.parametric is None:
                 users.append(f"the {who} {named.kind} {'learns' if alone else 'may learn'} from them")
-    if problem.parametric is not None and not users:
+    if problem.parametric is not None and not users and not readers:
         return None
     names = ", ".join(each.name for each in problem.fields.fields)
     equation = "no equation of them" if problem.parametric is None else "an equation of them"
@@ -59,10 +63,11 @@ def told(campaign: "Campaign") -> str | None:
         return f"{said}, and they are not used: {reason}."
     if part.peer is not None and isinstance(words.peer, TakesFields) and words.peer.uses_fields:
         return f"{said}: the rival {part.peer.kind} learns from them."
-    if users and campaign.noise_sd:
+    if (users or readers) and campaign.noise_sd:
         return f"{said}, and they are not used: noise is added to the results, and fields have none of it."
-    if not users:
+    if not users and not readers:
         return f"{said}, and they are not used: {part.in_words} learns from results alone. field_pod and auto use them."
     asked = {named.kind for named, _ in learners.values() if named is not None}
     where = "where they foresee results that they have not seen" if asked == {"field_ensemble"} else ""
-    return f"{said}: {'; '.join(users)}, {where or 'where a few modes hold them'}."
+    learnt = [f"{'; '.join(users)}, {where or 'where a few modes hold them'}"] if users else []
+    return f"{said}: {'; '.join([*learnt, *readers])}."

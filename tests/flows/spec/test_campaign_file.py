@@ -470,6 +470,20 @@ def test_the_digest_is_what_it_was_when_dispatchers_had_no_options_of_their_own(
     assert wire(parse(spec, "old.yaml"), settings).digest.startswith(digest)
 
 
+def test_the_digest_is_what_it_was_when_draws_were_searched_everywhere_alone(settings):
+    heat = Path(__file__).parents[3] / "campaigns/heat.yaml"
+    assert wire(read_campaign(heat), settings).digest.startswith("d231be0c00d3")
+    spec = {
+        "name": "old",
+        "seed": 1,
+        "sense": "minimize",
+        "problem": {"kind": "hartmann"},
+        "algorithm": {"kind": "gp_ts"},
+    }
+    spec |= {"simulator": {"kind": "function"}, "budget": {"trials": 20}}
+    assert wire(parse(spec, "old.yaml"), settings).digest.startswith("18ce740d56e3")
+
+
 def test_the_stored_specification_is_read_back_to_the_same_digest(settings):
     first = wire(parse(yaml.safe_load(SMALL), "c.yaml"), settings)
     again = wire(parse(first.data, "the ledger"), settings)

@@ -12,7 +12,8 @@ TEXT = (ROOT / "docs/methods.md").read_text()
 REGRETS = ("gp_ts", "sto_bnts_linear")
 BESIDE = ("gp_ei",)
 FURTHER = ("sto_bnts", "neural_ts", "deep_ensemble")
-PROBLEMS = tuple(dict.fromkeys(key.split(" | ")[0] for key in KEPT))
+FEW = ("branin", "dropwave")
+PROBLEMS = tuple(each for each in dict.fromkeys(key.split(" | ")[0] for key in KEPT) if each not in FEW)
 WHERE = ("gp_ts, everywhere", "gp_ts, about_best", "gp_ucb", "gp_ei")
 
 
@@ -60,6 +61,19 @@ def test_the_tables_of_places_and_of_other_surrogates_hold_what_was_measured():
         for method in WHERE:
             assert places(problem, method) in TEXT
     assert further("rastrigin-20") in TEXT
+
+
+def test_what_is_said_of_two_variables_was_measured():
+    branin, dropwave = (
+        {
+            search: mean(each["end"] for each in seeds(problem, f"gp_ts, {search}"))
+            for search in ("everywhere", "about_best")
+        }
+        for problem in FEW
+    )
+    text = " ".join(TEXT.split())
+    assert f"on Branin ({branin['about_best']:.3f} against {branin['everywhere']:.3f}, five seeds)" in text
+    assert f"on DropWave ({dropwave['about_best']:.2f} against {dropwave['everywhere']:.2f})" in text
 
 
 def test_about_the_best_design_no_problem_ends_worse_by_two_standard_errors_and_most_end_better():

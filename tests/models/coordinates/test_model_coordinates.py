@@ -141,7 +141,7 @@ def test_models_learn_from_every_order_of_exchangeable_blocks():
         sds=sds,
         earlier=(EarlierResults("before", X[:1], np.array([[7.0, 8.0, 9.0]])),),
         levels=(0.1,),
-        lower=(LevelResults(0, 0.1, X[:1], np.array([[7.0, 8.0, 9.0]])),),
+        lower=(LevelResults(0, 0.1, X[:1], np.array([[7.0, 8.0, 9.0]]), np.array([[7.1, 8.1, 9.1]])),),
     )
     taught = ModelCoordinates(space).taught(data)
     orders = sorted([a, b, c, 0.9] for a, b, c in itertools.permutations((-0.5, 0.1, 0.3)))
@@ -157,6 +157,8 @@ def test_models_learn_from_every_order_of_exchangeable_blocks():
     assert sorted(taught.lower[0].X.tolist()) == orders
     assert sorted(taught.failed.tolist()) == [[0.0, 0.5, 0.5, 0.4], [0.5, 0.0, 0.5, 0.4], [0.5, 0.5, 0.0, 0.4]]
     assert len(ModelCoordinates(space).seen(data)) == 2
+    # Models that see other coordinates learn from no fields.
+    assert taught.lower[0].read is ModelCoordinates(space).seen(data).lower[0].read is None
 
 
 def test_remarks_that_count_trials_tell_that_orders_count():

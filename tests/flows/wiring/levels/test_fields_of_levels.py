@@ -1,7 +1,9 @@
 """Fields of coarse runs in campaigns, read on the target's mesh, and levels that an emulator foresees."""
 
 import json
+import re
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -96,7 +98,39 @@ def test_outputs_alone_teach_where_a_field_of_a_level_or_of_the_target_is_lost(e
 
 def test_check_says_that_the_levels_learn_from_emulator_and_fields(tmp_path, capsys):
     assert main(["check", str(file_of(tmp_path)), "--json", "--home", str(tmp_path / "home")]) == 0
-    assert "multilevel_gp may learn the difference to it" in json.loads(capsys.readouterr().out)["note"]
+    note = json.loads(capsys.readouterr().out)["note"]
+    assert "multilevel_gp may learn the difference of the cheapest level to it" in note
+    assert "multilevel_gp may read the outputs of levels from them on the target's mesh" in note
+    assert not re.search("modes|field by field|fit exchange", note), "what other surrogates do with fields"
+
+
+def test_check_says_that_levels_read_no_fields_of_noisy_results(tmp_path, capsys):
+    noisy = {"noise": {"sd": 0.1}}
+    assert main(["check", str(file_of(tmp_path, **noisy)), "--json", "--home", str(tmp_path / "home")]) == 0
+    note = json.loads(capsys.readouterr().out)["note"]
+    assert "they are not used: noise is added" in note and "may read" not in note
+
+
+class Refusing(Chips):
+    """Chips that refuses to read as many fields on the target's mesh as a level has."""
+
+    refused = 0
+
+    def functional(self, fields, points, designs):
+        if fields["temperature"].shape[1:] == (36, 24) and len(fields["temperature"]) == self.refused:
+            raise ValueError("no such temperature")
+        return super().functional(fields, points, designs)
+
+
+def test_outputs_alone_teach_where_a_functional_refuses_an_interpolated_field(ended):
+    campaign = wire(parse(CAMPAIGN, "plate.yaml"), settings_from({}, ended))
+    (known,) = data_of(ended).lower
+    assert len(known.X) != len(data_of(ended).X)
+    problem = Refusing()
+    vars(problem)["refused"] = len(known.X)
+    (lower,) = observations(replace(campaign, problem=problem), trials_of(ended), None).lower
+    assert known.read is not None and lower.read is None
+    np.testing.assert_array_equal(lower.Y, known.Y)
 
 
 def test_an_interrupted_campaign_that_goes_on_is_the_uninterrupted_one(ended, tmp_path):
