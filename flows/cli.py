@@ -88,6 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     if arguments is None:  # the process is this command's
+        _fill()
         seldom()
     warnings.filterwarnings("ignore", "`torch.jit.script`")  # of gpytorch's own use of it, which no user can change
     try:
@@ -97,6 +98,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # of what is printed: any other is told as an error before it comes here
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python still holds back
         return _NOBODY_READS
+
+
+def _fill() -> None:
+    """Put nothing in the place of a closed standard input: a pipe or socket that is opened would take it."""
+    try:
+        os.fstat(0)
+    except OSError:
+        os.open(os.devnull, os.O_RDONLY)
 
 
 def _done(words: Sequence[str], as_json: bool) -> int:

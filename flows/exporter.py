@@ -50,8 +50,7 @@ def _told(settings: Settings) -> int:
 
 def _follow(settings: Settings, name: str) -> int:
     """Export repeatedly until the pipe from the run closes, and then once more."""
-    ended = False
-    while True:
+    for ended in _looks():
         try:
             export_mlflow(settings, name)
         except TrackingError as error:
@@ -61,10 +60,16 @@ def _follow(settings: Settings, name: str) -> int:
             if ended:
                 print(one_line(str(error)), file=sys.stderr)
                 return 1
-        as_usual()  # MLflow is imported
-        if ended:
-            return 0
-        ended = bool(select.select([sys.stdin], [], [], _EVERY_S)[0])
+    return 0
+
+
+def _looks() -> Iterator[bool]:
+    """For each export, whether it is the last one, since the pipe from the run has closed."""
+    yield False
+    as_usual()  # MLflow is imported; once, since what is garbage by then is kept
+    while not select.select([sys.stdin], [], [], _EVERY_S)[0]:
+        yield False
+    yield True
 
 
 if __name__ == "__main__":

@@ -2,11 +2,10 @@
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Literal
 
 from fieldcraft.flows.errors import Unfinished
-from fieldcraft.flows.files.yaml_data import read_page
+from fieldcraft.flows.files.yaml_data import Page
 from fieldcraft.flows.identity import ACTOR, AUTOMATIC
 from fieldcraft.flows.machinery.collecting import as_usual
 from fieldcraft.flows.machinery.forked import Forked
@@ -37,7 +36,7 @@ _OPEN = OUT | {TrialState.PROPOSED}  # what somebody else has to act on
 
 
 def run(
-    file: Path,
+    page: Page,
     settings: Settings,
     listener: Listener,
     server: Server,
@@ -47,7 +46,7 @@ def run(
     """Run the campaign of a file to its end, from its present state in the ledger.
 
     Args:
-        file: The campaign file.
+        page: The campaign file, as it was read.
         settings: Places of the stores.
         listener: Listener to the run's events.
         server: Prefect server that has not begun.
@@ -62,11 +61,10 @@ def run(
         FieldcraftError: Prefect's server does not answer, or stopped answering.
     """
     began = time.monotonic()
-    page = read_page(file)
     with listening(listener):
         campaign = campaign_on(page, settings)
         ledger = open_ledger(settings.ledger, create=True)
-        known = created(ledger, campaign, file)
+        known = created(ledger, campaign, page.path)
         if known is not None:
             deliver(settings, ledger, campaign.name)
             return Ran(campaign.name, known, False, time.monotonic() - began)

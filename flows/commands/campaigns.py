@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fieldcraft.flows.commands.shared import Add, announce, begin, campaign_of, open_ledger, show
+from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.settings import Settings
 
 if TYPE_CHECKING:
+    from fieldcraft.flows.files.yaml_data import Page
     from fieldcraft.physics.space import SearchSpace
 
 TITLE = "To run a campaign"
@@ -116,10 +118,31 @@ def _run(options: argparse.Namespace, settings: Settings) -> int:
             show(options.json, {"event": "profile", **spent}, lambda: profile_text(spent))
 
 
+def _read(file: Path, settings: Settings) -> "Page":
+    """The page of a campaign file whose keys are right: nobody waits for a server to be told of a wrong one.
+
+    Raises:
+        InputError: it cannot be read, or its keys are wrong; reports the faults of its components, too.
+    """
+    from fieldcraft.flows.files.yaml_data import read_page
+    from fieldcraft.flows.spec.campaign_file import parse
+
+    page = read_page(file)
+    try:
+        parse(page.data)
+    except InputError:
+        from fieldcraft.flows.wiring.campaign_file import campaign_on
+
+        campaign_on(page, settings)
+        raise
+    return page
+
+
 def _ran(options: argparse.Namespace, settings: Settings, began: float) -> int:
+    page = _read(options.file, settings)
     from fieldcraft.flows.machinery.prefect_server import Server, fork
 
-    with closing(Server(settings.home / "prefect", fork)) as server:  # first: it imports longer than all that follows
+    with closing(Server(settings.home / "prefect", fork)) as server:  # first: it imports longer than what follows
         from fieldcraft.flows.commands.terminal import on_terminal
         from fieldcraft.flows.exporter import waiting
         from fieldcraft.flows.run import run
@@ -128,7 +151,7 @@ def _ran(options: argparse.Namespace, settings: Settings, began: float) -> int:
 
         display = Display(lambda: open_ledger(settings.ledger), options.json, began)
         with waiting(settings) as exporter, on_terminal(display, options.json) as listener:
-            ran = run(options.file, settings, listener, server, exporter, options.break_lease)
+            ran = run(page, settings, listener, server, exporter, options.break_lease)
     data = summary_data(ran, settings)
     show(options.json, {"event": "summary", **data}, lambda: summary_text(data, options.file))
     return 1 if data["fruitless"] else 0

@@ -1,9 +1,9 @@
 """A process that is forked from this one: what both need is imported once."""
 
 import os
+import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import traceback
@@ -12,11 +12,16 @@ from contextlib import suppress
 from pathlib import Path
 
 _LOOK_S = 0.02
+_KEYS = (signal.SIGINT, signal.SIGQUIT)  # of the terminal
 
 
 def can_fork() -> bool:
-    """True if this process has one thread: what others hold would stay held in a fork of it."""
-    return threading.active_count() == 1
+    """True if this process has one thread, and is on Linux.
+
+    What other threads hold would stay held in a fork. On macOS the system's own libraries end a process that uses them
+    after a fork.
+    """
+    return sys.platform == "linux" and threading.active_count() == 1
 
 
 def named(name: str) -> None:
@@ -41,17 +46,24 @@ class Forked:
         """
         given, pipe = os.pipe()
         self.stdin = os.fdopen(pipe, "wb", 0)
-        self.stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed once it was read
+        self.stderr = os.fdopen(os.memfd_create(name), "w+")  # in memory: there may be no folder to write to
         self.returncode: int | None = None
-        self.pid = os.fork()
-        if self.pid == 0:
-            _be(name, work, (given, self.stderr.fileno()), files)
-        os.close(given)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _KEYS)  # it would be for the code around this, in both
+        try:
+            self.pid = os.fork()
+            if self.pid == 0:
+                _be(name, work, (given, self.stderr.fileno()), files)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            os.close(given)
 
     def poll(self) -> int | None:
         """Its exit status, negative for a signal; None while it runs."""
         if self.returncode is None:
-            ended, status = os.waitpid(self.pid, os.WNOHANG)
+            try:
+                ended, status = os.waitpid(self.pid, os.WNOHANG)
+            except ChildProcessError:  # where SIGCHLD is ignored nobody is told of the end
+                ended, status = self.pid, 0
             self.returncode = os.waitstatus_to_exitcode(status) if ended else None
         return self.returncode
 
@@ -91,6 +103,7 @@ def _be(name: str, work: Callable[[], int], ours: tuple[int, int], files: Sequen
     status = 1
     try:
         os.setsid()  # Ctrl-C is for the other one
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _KEYS)
         given, complaints = ours
         nothing = os.open(os.devnull, os.O_WRONLY)
         for number, file in enumerate((given, nothing, complaints)):
@@ -104,5 +117,7 @@ def _be(name: str, work: Callable[[], int], ours: tuple[int, int], files: Sequen
     except BaseException:  # there is no interpreter around this that would print it
         traceback.print_exc()
     finally:
-        sys.stderr.flush()
-        os._exit(status)
+        try:
+            sys.stderr.flush()
+        finally:
+            os._exit(status)

@@ -26,6 +26,7 @@ from pathlib import Path
 from fieldcraft.flows.errors import FieldcraftError
 from fieldcraft.flows.machinery.collecting import as_usual, seldom
 from fieldcraft.flows.machinery.forked import Forked, can_fork, named
+from fieldcraft.flows.text import quoted
 from fieldcraft.storage.empty_databases import provide
 
 _UNUSED_SERVICES = (
@@ -87,17 +88,30 @@ def fork(listener: socket.socket) -> Child:
     """The process of a server at a socket, forked from this one, which first imports what both need.
 
     It is an interpreter of its own beside threads, or where Prefect was imported before, in another environment.
+
+    Raises:
+        FieldcraftError: Prefect refuses the user's settings.
     """
     if "prefect" in sys.modules or not can_fork():
         return interpreter(listener)
+    from pydantic import ValidationError
+
     before = {name: os.environ.get(name) for name in LOCAL}
     os.environ.update(LOCAL)  # Prefect reads them as it is imported
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Failed to create the Prefect home")  # there is none before ``begin``
-            import prefect.client.orchestration
-            import prefect.flows
-            import prefect.tasks  # noqa: F401
+            try:
+                import prefect.client.orchestration
+                import prefect.flows
+                import prefect.tasks  # noqa: F401
+            except ValidationError as error:
+                first = error.errors()[0]
+                raise FieldcraftError(
+                    f"Prefect refuses its setting {'.'.join(map(str, first['loc']))} ({error.title}), "
+                    f"{quoted(first['input'])}: {first['msg']}. Mend it: it is a variable PREFECT_... of the "
+                    "environment, or in Prefect's profile. Nothing was changed."
+                ) from None
 
         import fieldcraft.storage.ledgers.sqlite  # noqa: F401  # SQLAlchemy
 
@@ -135,7 +149,11 @@ class Server:
         )
         with bound() as listener:
             os.environ["PREFECT_API_URL"] = api_of(listener)
-            self.child = begun(listener)
+            try:
+                self.child = begun(listener)
+            except BaseException:
+                _restore(self.before)
+                raise
 
     def begin(self) -> None:
         """Tell the child to write its database and serve.

@@ -24,6 +24,25 @@ with waiting(settings) as child:
 with waiting(settings_from({"FIELDCRAFT_MLFLOW": "off"}, Path(sys.argv[1]))) as child:
     print(child)
 """
+LOOKS = """\
+import gc, os, sys
+from fieldcraft.flows import exporter
+
+exporter._EVERY_S = 0.0
+given, pipe = os.pipe()
+sys.stdin = os.fdopen(given)
+looks = exporter._looks()
+print(next(looks), next(looks), end=" ")
+before = gc.get_freeze_count()
+print(before > 0, next(looks), gc.get_freeze_count() == before, end=" ")
+os.close(pipe)
+print(*looks)
+"""
+
+
+def test_an_exporter_looks_until_the_pipe_closes_and_sets_garbage_aside_once():
+    done = subprocess.run([sys.executable, "-c", LOOKS], capture_output=True, text=True, timeout=60)
+    assert (done.stderr, done.stdout) == ("", "False False True False True True\n")
 
 
 def test_one_that_waits_ends_without_a_name_exports_what_it_is_told_and_is_missed_where_it_was_killed(tmp_path):

@@ -8,6 +8,7 @@ Made in the repository's root of ``studies/claims/papers.yaml``, ``studies/resul
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -45,11 +46,13 @@ than one. Problems whose equation was computed from the objective are left out. 
 _AGAINST = """How `auto` stands against other packages and against random search: on how many problems its mean regret
 is smaller, equal or larger, over all studies that ran both and the seeds that both have finished. The sign test asks
 whether it is smaller more often than not; its p value is corrected for the number of rivals after Benjamini and
-Hochberg. Problems whose equation was computed from the objective are left out. Each study's page names the commit that
-it ran: later changes of `auto` are not in its figures."""
+Hochberg. Problems whose equation was computed from the objective are left out; one that two studies ran counts twice.
+Each study's page names the commit that it ran: later changes of `auto` are not in its figures."""
 
-_BEHIND = """Where `auto` is behind the best of them by more than two standard errors of the difference, or at all where
-one seed tells no error:"""
+_BEHIND = """Where `auto` is behind the best of them by more than two standard errors of the difference, over the seeds
+that both have finished, or at all where one seed tells no error:"""
+
+_NONE = "none feasible in some"
 
 _LEFT = """What the rest would cost is what the campaigns that ended cost a trial: of the same algorithm on the same
 problem, or else of the same problem, or algorithm, or any."""
@@ -135,7 +138,7 @@ def _figure(row: Mapping[str, Any] | None) -> str:
     """A mean with its error, the visited one and the number of seeds."""
     if row is None:
         return "-"
-    mean = "none feasible in some" if row["mean"] is None else f"{row['mean']:.3g}"
+    mean = _NONE if row["mean"] is None else f"{row['mean']:.3g}"
     error = "" if row["error"] is None else f" ± {row['error']:.2g}"
     visited = "" if row.get("visited") is None else f" ({row['visited']:.3g})"
     return f"{mean}{error}{visited}, {counted(row['n'], 'seed')}"
@@ -180,9 +183,9 @@ def _against(claims: Claims, studies: Mapping[str, Any]) -> Iterator[str]:
         [
             each.study,
             each.problem,
-            f"{each.own:.3g}{', the largest' if each.last else ''}",
+            f"{_mean(each.own)}{', the largest' if each.last else ''}",
             f"{each.best}: {each.other:.3g}",
-            "one seed" if each.error is None else f"{each.error:.2g}",
+            f"{each.error:.2g}" if each.error is not None else "one seed" if isfinite(each.own) else "-",
             reasons.get((each.study, each.problem), "not examined"),
         ]
         for each in behind("auto", rivals, studies)
@@ -190,6 +193,10 @@ def _against(claims: Claims, studies: Mapping[str, Any]) -> Iterator[str]:
     if lines:
         yield _BEHIND
         yield _table(["study", "problem", "`auto`", "best", "error of the difference", "why"], lines)
+
+
+def _mean(regret: float) -> str:
+    return f"{regret:.3g}" if isfinite(regret) else _NONE
 
 
 def _spread(factors: Sequence[float]) -> tuple[float, float, float]:

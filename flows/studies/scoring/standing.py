@@ -39,13 +39,15 @@ class Standing:
 class Behind:
     """A problem on which a rival's mean regret is smaller by more than ``ERRORS`` standard errors of the difference.
 
+    Over the seeds that both have finished. A difference by rounding is none.
+
     Args:
         study: The study.
         problem: The problem.
         best: The rival with the smallest mean.
-        own: Mean regret of the algorithm.
+        own: Mean regret of the algorithm; infinite where a seed has no feasible design.
         other: Mean regret of that rival.
-        error: Standard error of their difference; None where either has one seed: then any difference counts.
+        error: Standard error of their difference; None for one seed, or an infinite mean: then any difference counts.
         last: True if no rival's mean is larger.
     """
 
@@ -61,7 +63,7 @@ class Behind:
 def standings(method: str, rivals: Collection[str], studies: Mapping[str, Any]) -> list[Standing]:
     """The standing against each rival that was run beside the algorithm, the most problems first.
 
-    Problems whose equation was computed from the objective are left out.
+    Problems whose equation was computed from the objective are left out; one that two studies ran counts twice.
 
     Args:
         method: Label of the algorithm.
@@ -97,16 +99,34 @@ def behind(method: str, rivals: Collection[str], studies: Mapping[str, Any]) -> 
 def _behind(method: str, rivals: Collection[str], name: str, study: Mapping[str, Any]) -> Iterator[Behind]:
     for each in _told(study):
         rows = rows_of(study, each["problem"])
-        there = {rival: rows[rival] for rival in rivals if rival in rows}
-        if method not in rows or not there:
+        found = [
+            (float(np.mean(other)), rival, float(np.mean(own)), _error(own, other))
+            for rival in rivals
+            if method in rows and rival in rows
+            for own, other in [_common(rows[method], rows[rival])]
+            if own
+        ]
+        if not found:
             continue
-        means = {rival: or_infinite(row["mean"]) for rival, row in there.items()}
-        best = min(means, key=lambda rival: (means[rival], rival))
-        own = or_infinite(rows[method]["mean"])
-        errors = [rows[method]["error"], there[best]["error"]]
-        error = None if None in errors else float(np.hypot(*errors))
-        if own > means[best] + ERRORS * (error or 0.0):
-            yield Behind(name, each["problem"], best, own, means[best], error, own >= max(means.values()))
+        best, rival, own, error = min(found, key=lambda one: one[:2])
+        apart = own > best + ERRORS * (error or 0.0)
+        if apart and not np.isclose(own, best, rtol=1e-9, atol=0):
+            last = all(mean >= other for other, _, mean, _ in found)
+            yield Behind(name, each["problem"], rival, own, best, error, last)
+
+
+def _common(own: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[list[float], list[float]]:
+    """Regrets of two rows at the seeds that both have."""
+    mine, theirs = (dict(zip(row["seeds"], map(or_infinite, row["regrets"]), strict=True)) for row in (own, other))
+    seeds = sorted(mine.keys() & theirs.keys())
+    return [mine[seed] for seed in seeds], [theirs[seed] for seed in seeds]
+
+
+def _error(a: list[float], b: list[float]) -> float | None:
+    """Standard error of the difference of two means; None for one seed, or where either is infinite."""
+    if len(a) < 2 or not np.isfinite([*a, *b]).all():
+        return None
+    return float(np.hypot(*(np.std(each, ddof=1) / len(each) ** 0.5 for each in (a, b))))
 
 
 def _told(study: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -53,6 +53,31 @@ def test_the_version_and_the_help_need_nothing_heavy():
     assert (first, last) == (f"fieldcraft {version('fieldcraft')}", "[]")
 
 
+@pytest.mark.parametrize(("change", "said"), [(None, "cannot be read"), (("seed: 3", "sede: 3"), "unknown key 'sede'")])
+def test_nobody_waits_for_a_server_to_be_told_of_a_wrong_file(tmp_path, change, said):
+    if change is not None:
+        (tmp_path / "c.yaml").write_text(SMALL.replace(*change))
+    servers = ("prefect", "pandas")
+    code = (
+        "import sys; from fieldcraft.flows.cli import main; "
+        f"print(main(sys.argv[1:]), [name for name in {servers} if name in sys.modules])"
+    )
+    words = ["run", str(tmp_path / "c.yaml"), "--home", str(tmp_path / "home")]
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=120)
+    assert said in done.stderr
+    assert done.stdout.splitlines()[-1] == "2 []"
+
+
+def test_what_is_opened_does_not_take_the_place_of_a_closed_standard_input():
+    code = "import os; from fieldcraft.flows.cli import main; main(); print(os.open(os.devnull, 0), os.read(0, 1))"
+    done = subprocess.run(
+        ["bash", "-c", '"$@" <&-', "bash", sys.executable, "-c", code, "status", "--help"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.splitlines()[-1].endswith(" b''") and not done.stdout.splitlines()[-1].startswith("0")
+
+
 def test_the_first_line_is_json_where_json_is_asked_for(tmp_path, capsys):
     assert main(["run", str(tmp_path / "nowhere.yaml"), "--json"]) == 2
     first, error = map(json.loads, capsys.readouterr().out.splitlines())

@@ -53,6 +53,28 @@ child = Forked("child", lambda: len(sys.stdin.read()))
 print(child.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
+ALONE = """\
+import os, signal, sys, tempfile
+from fieldcraft.flows.machinery.forked import Forked
+
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+tempfile.tempdir = "/nowhere"
+said = []
+signal.signal(signal.SIGINT, lambda *_: said.append(os.getpid()))
+fork = os.fork
+
+def interrupted():
+    os.kill(os.getpid(), signal.SIGINT)
+    return fork()
+
+os.fork = interrupted
+def work():
+    print(said, signal.pthread_sigmask(signal.SIG_BLOCK, ()), file=sys.stderr)
+    return 0
+
+child = Forked("child", work)
+print(child.communicate(20), child.returncode, said == [os.getpid()])
+"""
 
 
 def test_a_fork_has_a_session_a_name_and_the_files_that_it_is_given_and_what_it_complains_of_is_kept():
@@ -70,6 +92,17 @@ def test_a_fork_has_a_session_a_name_and_the_files_that_it_is_given_and_what_it_
 def test_a_fork_sees_the_end_of_the_other_one_though_that_was_killed(until_gone):
     done = subprocess.run([sys.executable, "-c", ENDS], capture_output=True, text=True, timeout=60)
     until_gone(int(done.stdout))
+
+
+def test_a_fork_needs_no_folder_nor_news_of_its_end_and_has_no_signal_that_was_for_the_other_one():
+    done = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, timeout=60)
+    assert (done.stderr, done.stdout) == ("", "(None, '[] set()\\n') 0 True\n")
+
+
+def test_off_linux_nothing_is_forked(monkeypatch):
+    assert can_fork()
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert not can_fork()
 
 
 def test_beside_a_thread_nothing_is_forked():

@@ -10,7 +10,7 @@ import pytest
 
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.settings import settings_from, without_secrets
-from fieldcraft.flows.spec.registry import PACKAGES, available, build, load, options_of
+from fieldcraft.flows.spec.registry import PACKAGES, available, build, load, made_of, options_of
 from fieldcraft.flows.text import quoted
 from fieldcraft.storage.text import without_password
 
@@ -218,6 +218,37 @@ def test_the_class_of_a_file_is_one_class_however_often_it_is_asked_for(mine):
 def test_an_option_the_kind_does_not_take_is_one_error(mine, options, message):
     with pytest.raises(InputError, match=re.escape(message)):
         build("problems", {"kind": "parabola", **options}, [mine], "problem")
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """An option with options of its own."""
+
+    on: bool = False
+    size: float = 1.0
+    either: float | str = 2.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """A component with such options."""
+
+    one: Part = Part()
+    some: tuple[Part, ...] = ()
+
+
+def test_an_option_within_an_option_is_as_strict_as_one_outside():
+    def made(**options):
+        return made_of(Parts, options, "w", {}, ())
+
+    assert made(one={"on": True, "either": "5"}, some=[{"on": False}]) == Parts(Part(True, 1.0, "5"), (Part(),))
+    for options, said in (
+        ({"one": {"size": "5"}}, "w.one.size: '5' is text"),
+        ({"one": {"either": True}}, "w.one.either: True is no number"),
+        ({"some": [{}, {"size": True}]}, "w.some.1.size: True is no number"),
+    ):
+        with pytest.raises(InputError, match=f"^{re.escape(said)}"):
+            made(**options)
 
 
 def test_a_component_is_written_out_with_every_default(mine):

@@ -61,3 +61,23 @@ def test_with_one_seed_any_difference_counts_and_the_largest_regret_is_said_to_b
     (found,) = behind("own", ("slow", "quick"), {"s": study(p=[row("own", 5.0), row("slow", 5.0), row("quick", 3.0)])})
     assert (found.best, found.error, found.last) == ("quick", None, True)
     assert behind("own", ("slow",), {"s": study(p=[row("own", 5.0), row("slow", 5.5)])}) == []
+
+
+def test_behind_is_told_over_the_seeds_that_both_have():
+    rows = [row("own", 5.0, 1.0), row("quick", 5.0)]
+    assert behind("own", ("quick",), {"s": study(p=rows)}) == []
+    (found,) = behind("own", ("quick",), {"s": study(p=[row("own", 5.0, 1.0), row("quick", 4.0)])})
+    assert (found.own, found.other, found.error) == (5.0, 4.0, None)
+    assert behind("own", ("quick",), {"s": study(p=[row("own", 5.0), row("quick", 4.0) | {"seeds": [2]}])}) == []
+
+
+def test_a_difference_by_rounding_is_not_behind():
+    assert behind("own", ("quick",), {"s": study(p=[row("own", 0.1 + 0.2), row("quick", 0.3)])}) == []
+
+
+def test_without_a_feasible_design_a_mean_is_infinite_and_behind():
+    lost = row("own", 1.0, 1.0) | {"regrets": [None, 1.0], "mean": None, "error": None}
+    (found,) = behind("own", ("quick",), {"s": study(p=[lost, row("quick", 2.0, 2.0)])})
+    assert (found.own, found.other, found.error, found.last) == (float("inf"), 2.0, None, True)
+    both = row("quick", 1.0, 1.0) | {"regrets": [None, 1.0], "mean": None, "error": None}
+    assert behind("own", ("quick",), {"s": study(p=[lost, both])}) == []
