@@ -108,6 +108,23 @@ class Projection:
 
 def _orthonormal(columns: Array) -> Array:
     """Orthonormal basis (N, K) of columns (N, n) of length 1, without those that the ones before span."""
-    basis, upper = np.linalg.qr(columns)
-    kept = np.abs(np.diag(upper)) > _SMALLEST
-    return np.asarray(basis if kept.all() else np.linalg.qr(columns[:, kept])[0])
+    if columns.shape[1] <= len(columns):
+        basis, upper = np.linalg.qr(columns)
+        if np.all(np.abs(np.diag(upper)) > _SMALLEST):
+            return np.asarray(basis)
+    return np.asarray(np.linalg.qr(columns[:, _independent(columns)])[0])
+
+
+def _independent(columns: Array) -> list[int]:
+    """Numbers of the columns that the ones before do not span, by Gram and Schmidt.
+
+    The triangle of a QR factorisation does not tell them: after a column that is spanned, its next direction is any.
+    """
+    found, basis = list[int](), columns[:, :0]
+    for number, column in enumerate(columns.T):
+        left = column - basis @ (basis.T @ column)
+        left -= basis @ (basis.T @ left)  # once more, for what rounding left of it
+        if (size := np.linalg.norm(left)) > _SMALLEST:
+            found.append(number)
+            basis = np.column_stack([basis, left / size])
+    return found

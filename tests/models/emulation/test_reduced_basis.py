@@ -131,6 +131,15 @@ def test_without_a_field_the_basis_is_that_of_the_others():
     np.testing.assert_allclose(one.residuals, other.residuals, rtol=1e-5, atol=1e-10)
 
 
+def test_designs_that_were_run_again_and_again_span_what_they_span_once():
+    often = X[[0, 0, 1, 0, 2, 1, *range(len(X)), 4, 3]]  # each more than once
+    projection = Projection.of(displacements(often), system(X))
+    assert projection.basis.shape[1] == Projection.of(displacements(X), system(X)).basis.shape[1]
+    whole = Projection.of(displacements(X), system(X)).solve(system(Z)).works
+    for number in range(len(often)):  # more fields are left than the basis has columns, and they span it all
+        np.testing.assert_allclose(projection.without(number).solve(system(Z)).works, whole, rtol=1e-8)
+
+
 def left_out():
     """Errors and residuals of each result by the fields of the others, from their definition."""
     rows = []
