@@ -238,7 +238,8 @@ class PairEvidence:
     def _places(self) -> Tensor:
         """Places of the pairs in a matrix, row by row."""
         left, right = torch.triu_indices(len(self.rows), len(self.rows))
-        return left * len(self.rows) + right
+        places: Tensor = left * len(self.rows) + right
+        return places
 
 
 def _terms(a: Functionals, left: Tensor, right: Tensor) -> dict[str, Terms]:
