@@ -8,7 +8,7 @@ and so has one that was read there already.
 
 Beliefs about designs at which no level was run are less certain than a model says. While the cheapest level is like the
 target, the target runs therefore only designs that this level has run, if it costs a quarter at most; v and V are the
-largest improvements of these, V of this level with x.
+largest improvements of these, and for a run of this level V counts x, too.
 
 If the beliefs do not rest on a level that is like the target, its short start is first completed.
 """
