@@ -31,7 +31,7 @@ class PINNBO:
     Args:
         preset: ``paper``: networks of three hidden layers of 200 tanh, 100 epochs of a rate of 0.01 (its grid holds
             0.001 to 0.1) that falls by 0.95 an epoch, trained in every iteration; residual and misfit of equal weight,
-            nu 1.
+            nu 1; draws are searched everywhere.
         engine: Method of learning from the equation. If left out: ``trained`` in the paper's preset, and else
             ``basis``, its exact solutions, or ``kernel``, a process conditioned on it, whichever predicts the results
             better in each iteration; both need a linear equation.

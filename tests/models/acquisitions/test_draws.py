@@ -111,6 +111,17 @@ def test_samples_are_designs_of_any_space_most_of_them_near_the_centre(space):
     assert np.all(apart[~np.eye(3, dtype=bool)] >= 1e-9)  # neither taken nor chosen twice
 
 
+def test_where_no_sample_about_the_centre_is_feasible_uniform_ones_are_taken():
+    space, left = SPACES["ring"], 0
+    for seed in range(60):
+        score = Recorded([0.9, 0.9, 0.0, 0.0], [0.0] * 4)
+        Multistart(n_samples=1, n_starts=0).maximize(score, space, 1, np.random.default_rng(seed))
+        (sample,) = np.vstack(score.asked)
+        assert is_feasible(space, sample[None]).all()
+        left += np.abs(sample - 0.9)[:2].max() > 1.7
+    assert left > 0
+
+
 def test_samples_about_an_angle_lie_to_both_sides_of_the_end_of_its_turn():
     space = SearchSpace(tuple(Continuous(f"phi{i}", 0, 360, periodic=True) for i in range(6)))
     score = Recorded([0.99] * 6, [0.0] * 6)
@@ -232,6 +243,17 @@ def test_under_bounds_draws_are_searched_about_a_design_that_is_believed_feasibl
     found = algorithm.propose(posterior, data, X[:0], CUBE, 4, np.random.default_rng(3)).X
     mean, sd = posterior.excess(torch.tensor(found))
     assert np.all((mean - 2 * sd).detach().numpy() <= 1e-6)
+
+
+def test_under_bounds_draws_are_searched_everywhere_while_no_design_is_believed_feasible():
+    X = CUBE.sample(30, np.random.default_rng(0))
+    data = Observations(X, X[:, 0], maximize=False, space=CUBE, constraints=X[:, 1:2] + 3)
+    rules = Constraints(rule=Bound(fallback="empty"))
+    posterior = Algorithm(Sobol(), 2, ExactGP(), Thompson(), Multistart(), constraints=rules).fit(
+        data, np.random.default_rng(1)
+    )
+    score = rules.score(Thompson(), posterior, data, torch.empty(0, 8), 1, np.random.default_rng(2))
+    assert len(score.anchors) == 0 and centre_of(score) is None
 
 
 def test_the_centre_is_a_design_where_models_see_other_coordinates():

@@ -115,6 +115,15 @@ def test_an_emulator_and_levels_tell_more_than_either():
     assert error(made) < 0.5 * error(fit(data())) and error(made) < 0.5 * error(fit(data(near), EmulatedGP()))
 
 
+def test_the_jitter_of_an_emulator_is_the_least_noise_of_the_cheapest_level():
+    plain = fit(data(near)).terms[0]
+    known = data(near)
+    known = replace(known, emulators=(replace(known.emulators[0], measured=lambda: 0.05),))
+    made = fit(known)
+    floor = made.terms[0].rho ** 2 * made.foreseen.jitter
+    assert made.terms[0].noise == floor > 10 * plain.noise
+
+
 def test_a_useless_emulator_leaves_the_levels_as_they_are():
     made = fit(data(lambda X: np.sin(40 * X[:, 0] + 9 * X[:, 1])))
     np.testing.assert_array_equal(moments(made), moments(fit(data())))
