@@ -237,7 +237,7 @@ class PairEvidence:
     @cached_property
     def _places(self) -> Tensor:
         """Places of the pairs in a matrix, row by row."""
-        left, right = torch.triu_indices(len(self.rows), len(self.rows))
+        left, right = torch.triu_indices(len(self.rows), len(self.rows)).unbind()
         return left * len(self.rows) + right
 
 
