@@ -237,9 +237,8 @@ class PairEvidence:
     @cached_property
     def _places(self) -> Tensor:
         """Places of the pairs in a matrix, row by row."""
-        left, right = torch.triu_indices(len(self.rows), len(self.rows))
-        places: Tensor = left * len(self.rows) + right
-        return places
+        left, right = torch.triu_indices(len(self.rows), len(self.rows)).unbind()
+        return left * len(self.rows) + right
 
 
 def _terms(a: Functionals, left: Tensor, right: Tensor) -> dict[str, Terms]:

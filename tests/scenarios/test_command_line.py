@@ -149,7 +149,7 @@ def test_a_server_killed_as_it_starts_a_run_that_is_stopped_and_a_clock_set_back
     assert re.match("fieldcraft: The local Prefect server was killed by SIGKILL before it .*Nothing is lost", err)
     stopped = command(home, "run", str(PLATE), **prefect_api)
     while "harvest" not in stopped.stdout.readline():
-        assert stopped.poll() is None, stopped.stderr.read()
+        assert stopped.poll() is None, finish(stopped)
     ledger = stop(stopped, home)
     before = [event.created for event in ledger.history("plate")]
     code, _, err = finish(command(home, "run", str(PLATE), "--break-lease", **clock.set("-1h").environment))
