@@ -64,7 +64,7 @@ def _follow(settings: Settings, name: str) -> int:
 
 
 def _looks() -> Iterator[bool]:
-    """For each export, whether it is the last one, since the pipe from the run has closed."""
+    """True for the last export, since the pipe from the run has closed."""
     yield False
     as_usual()  # MLflow is imported; once, since what is garbage by then is kept
     while not select.select([sys.stdin], [], [], _EVERY_S)[0]:
