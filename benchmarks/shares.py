@@ -35,8 +35,11 @@ SHORT = 10  # trials of the shorter length
 ASIDE = ("server", "exporter", "heartbeat")
 ROLES = ("run", *ASIDE, "simulations")
 LITTLE = 0.15
-NAMES = {"prefect-server": "server", "exporter": "exporter"}
-MODULES = {"fieldcraft.flows.jobs.fork_server": "forks"}
+MODULES = {
+    "fieldcraft.flows.machinery.prefect_server": "server",
+    "fieldcraft.flows.exporter": "exporter",
+    "fieldcraft.flows.jobs.fork_server": "forks",
+}
 BELOW = {"forks": "heartbeat", "heartbeat": "simulation", "simulation": "simulation"}
 """Roles of the children of processes that fork, whose command line they keep."""
 _TICK = os.sysconf("SC_CLK_TCK")
@@ -60,7 +63,7 @@ class Seen:
             for pid in found:
                 self.roles[pid] = "run"
         for pid in known & parents.keys() - {run}:
-            if self.roles[pid] == "run":  # perhaps only until it is named
+            if self.roles[pid] == "run":  # perhaps only until it has begun
                 with suppress(OSError):
                     self.roles[pid] = self._role(pid, parents[pid])
         for pid in self.roles.keys() & parents.keys():
@@ -70,9 +73,8 @@ class Seen:
     def _role(self, child: int, parent: int) -> str:
         if (above := self.roles.get(parent)) in BELOW:
             return BELOW[above]
-        name = Path(f"/proc/{child}/comm").read_text().strip()
         words = Path(f"/proc/{child}/cmdline").read_text().split("\0")
-        return NAMES.get(name) or next((role for module, role in MODULES.items() if module in words), "run")
+        return next((role for module, role in MODULES.items() if module in words), "run")
 
     def by_role(self, total: float) -> dict[str, float]:
         """Seconds by role of a run that took so many in all."""

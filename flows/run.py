@@ -8,7 +8,6 @@ from fieldcraft.flows.errors import Unfinished
 from fieldcraft.flows.files.yaml_data import Page
 from fieldcraft.flows.identity import ACTOR, AUTOMATIC
 from fieldcraft.flows.machinery.collecting import as_usual
-from fieldcraft.flows.machinery.forked import Forked
 from fieldcraft.flows.machinery.prefect_server import Server, one_client, without_heartbeats
 from fieldcraft.flows.machinery.profiling import span
 from fieldcraft.flows.machinery.progress import Listener, listening, tell
@@ -35,14 +34,7 @@ PASSES = 500  # in one flow of Prefect's, which keeps what it knows of its tasks
 _OPEN = OUT | {TrialState.PROPOSED}  # what somebody else has to act on
 
 
-def run(
-    page: Page,
-    settings: Settings,
-    listener: Listener,
-    server: Server,
-    exporter: Forked | None = None,
-    break_lease: bool = False,
-) -> Ran:
+def run(page: Page, settings: Settings, listener: Listener, server: Server, break_lease: bool = False) -> Ran:
     """Run the campaign of a file to its end, from its present state in the ledger.
 
     Args:
@@ -50,7 +42,6 @@ def run(
         settings: Places of the stores.
         listener: Listener to the run's events.
         server: Prefect server that has not begun.
-        exporter: Exporter to MLflow that waits for the campaign's name; by default one is begun.
         break_lease: True to take over from a process that is gone for good.
 
     Raises:
@@ -70,7 +61,7 @@ def run(
             return Ran(campaign.name, known, False, time.monotonic() - began)
         with held(ledger, campaign.name, break_lease=break_lease) as lease:
             server.begin()
-            with BackgroundExport(settings, campaign.name, exporter) as export:
+            with BackgroundExport(settings, campaign.name) as export:
                 reason = _passes(campaign, ledger, lease, server)
             tell("exported", problem=export.problem)
     return Ran(campaign.name, reason, True, time.monotonic() - began)

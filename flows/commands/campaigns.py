@@ -140,18 +140,16 @@ def _read(file: Path, settings: Settings) -> "Page":
 
 def _ran(options: argparse.Namespace, settings: Settings, began: float) -> int:
     page = _read(options.file, settings)
-    from fieldcraft.flows.machinery.prefect_server import Server, fork
+    from fieldcraft.flows.machinery.prefect_server import Server
 
-    with closing(Server(settings.home / "prefect", fork)) as server:  # first: it imports longer than what follows
+    with closing(Server(settings.home / "prefect")) as server:  # first: it imports for longer than all that follows
         from fieldcraft.flows.commands.terminal import on_terminal
-        from fieldcraft.flows.exporter import waiting
         from fieldcraft.flows.run import run
         from fieldcraft.flows.views.display import Display
         from fieldcraft.flows.views.summary import summary_data, summary_text
 
-        display = Display(lambda: open_ledger(settings.ledger), options.json, began)
-        with waiting(settings) as exporter, on_terminal(display, options.json) as listener:
-            ran = run(page, settings, listener, server, exporter, options.break_lease)
+        with on_terminal(Display(lambda: open_ledger(settings.ledger), options.json, began), options.json) as listener:
+            ran = run(page, settings, listener, server, options.break_lease)
     data = summary_data(ran, settings)
     show(options.json, {"event": "summary", **data}, lambda: summary_text(data, options.file))
     return 1 if data["fruitless"] else 0

@@ -3,8 +3,7 @@
 Prefect's own temporary server takes 13-25 s: it runs every migration on an empty database, registers every block type,
 starts services that a local run does not need, and each flow then waits a second for a heartbeat thread. Here the
 server starts first and imports go on beside it, a new database is copied from a migrated one, and the server ends when
-the pipe to its parent closes (even if the parent was killed). That of ``fieldcraft run`` is a fork of it, which has
-imported Prefect for both.
+the pipe to its parent closes (even if the parent was killed).
 """
 
 import asyncio
@@ -17,16 +16,12 @@ import subprocess
 import sys
 import threading
 import time
-import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 from fieldcraft.flows.errors import FieldcraftError
 from fieldcraft.flows.machinery.collecting import as_usual, seldom
-from fieldcraft.flows.machinery.forked import Forked, can_fork, named
-from fieldcraft.flows.text import quoted
 from fieldcraft.storage.empty_databases import provide
 
 _UNUSED_SERVICES = (
@@ -67,74 +62,17 @@ _DRAIN_S = 5.0  # for the events of flows that have ended
 _LEAVE_S = 5.0  # for a server to end
 
 
-Child = subprocess.Popen[bytes] | Forked
-"""A server's process."""
-
-
-def interpreter(listener: socket.socket) -> Child:
-    """The process of a server at a socket, in an interpreter of its own."""
-    return subprocess.Popen(
-        command_of(listener),
-        env={**os.environ, **LOCAL},
-        pass_fds=[listener.fileno()],
-        start_new_session=True,  # Ctrl-C is for the campaign; the pipe ends the server after it
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-
-
-def fork(listener: socket.socket) -> Child:
-    """The process of a server at a socket, forked from this one, which first imports what both need.
-
-    It is an interpreter of its own beside threads, or where Prefect was imported before, in another environment.
-
-    Raises:
-        FieldcraftError: Prefect refuses the user's settings.
-    """
-    if "prefect" in sys.modules or not can_fork():
-        return interpreter(listener)
-    from pydantic import ValidationError
-
-    before = {name: os.environ.get(name) for name in LOCAL}
-    os.environ.update(LOCAL)  # Prefect reads them as it is imported
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Failed to create the Prefect home")  # there is none before ``begin``
-            try:
-                import prefect.client.orchestration
-                import prefect.flows
-                import prefect.tasks  # noqa: F401
-            except ValidationError as error:
-                first = error.errors()[0]
-                raise FieldcraftError(
-                    f"Prefect refuses its setting {'.'.join(map(str, first['loc']))} ({error.title}), "
-                    f"{quoted(first['input'])}: {first['msg']}. Mend it: it is a variable PREFECT_... of the "
-                    "environment, or in Prefect's profile. Nothing was changed."
-                ) from None
-
-        import fieldcraft.storage.ledgers.sqlite  # noqa: F401  # SQLAlchemy
-
-        return Forked("prefect-server", partial(_serve, listener), [listener.fileno()])
-    finally:
-        _restore(before)
-
-
 class Server:
     """A Prefect API for this process: the user's own (``PREFECT_API_URL``), or a child's."""
 
-    def __init__(self, home: Path, begun: Callable[[socket.socket], Child] = interpreter) -> None:
-        """Begin to start a server, unless the user names one; call before importing Prefect.
+    def __init__(self, home: Path) -> None:
+        """Begin to start a server, unless the user names one, and return at once; call before importing Prefect.
 
         The child imports its modules and then waits for ``begin``: until then nothing is written.
-
-        Args:
-            home: Folder of what Prefect keeps.
-            begun: What makes the child, ``interpreter`` or ``fork``.
         """
         for name, value in QUIET.items():
             os.environ.setdefault(name, value)
-        self.child: Child | None = None
+        self.child: subprocess.Popen[bytes] | None = None
         self.begun = False
         # Prefect makes its home as soon as it is imported, but not that folder's parent: until ``begin`` there is none.
         self.home = home / "server"
@@ -149,11 +87,15 @@ class Server:
         )
         with bound() as listener:
             os.environ["PREFECT_API_URL"] = api_of(listener)
-            try:
-                self.child = begun(listener)
-            except BaseException:
-                _restore(self.before)
-                raise
+            self.child = subprocess.Popen(
+                command_of(listener),
+                env={**os.environ, **LOCAL},
+                pass_fds=[listener.fileno()],
+                start_new_session=True,  # Ctrl-C is for the campaign; the pipe ends the server after it
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
 
     def begin(self) -> None:
         """Tell the child to write its database and serve.
@@ -258,16 +200,11 @@ class Server:
             else:
                 self.child.kill()
             self.child.communicate()
-        _restore(self.before)
-
-
-def _restore(before: Mapping[str, str | None]) -> None:
-    """Give variables of the environment the values that they had, or none."""
-    for name, value in before.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
+        for name, value in self.before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def bound() -> socket.socket:
@@ -345,7 +282,7 @@ def migrated(database: Path) -> None:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def _serve(listener: socket.socket) -> int:
+def _serve(listener: socket.socket) -> None:
     seldom()
     import uvicorn
     from prefect.server.api.server import create_app
@@ -353,7 +290,7 @@ def _serve(listener: socket.socket) -> int:
     app = create_app()  # takes as long as the imports; it writes nothing before it serves
     as_usual()
     if not os.read(0, 1):
-        return 0  # the parent found something wrong and left
+        return  # the parent found something wrong and left
 
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on"))
 
@@ -374,5 +311,4 @@ def _serve(listener: socket.socket) -> int:
 
 
 if __name__ == "__main__":
-    named("prefect-server")
     _serve(socket.socket(fileno=int(sys.argv[1])))

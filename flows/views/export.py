@@ -16,7 +16,6 @@ from fieldcraft.flows.analysis.front import on_front
 from fieldcraft.flows.analysis.levels import level_name, levels_of
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.files.tables import write_rows
-from fieldcraft.flows.machinery.forked import Forked
 from fieldcraft.flows.machinery.profiling import span
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.text import one_line, printable
@@ -180,23 +179,15 @@ class BackgroundExport:
         problem: Reason why MLflow does not show everything, or None.
     """
 
-    def __init__(self, settings: Settings, name: str, waiting: Forked | None = None) -> None:
-        """Name the campaign, and the process that waits for that name; by default one is begun."""
-        self.settings, self.name, self.waiting = settings, name, waiting
+    def __init__(self, settings: Settings, name: str) -> None:
+        self.settings, self.name = settings, name
         self.problem: str | None = None
 
     def __enter__(self) -> Self:
-        if self.settings.mlflow != "off":
-            self.child = self._told() or begun(["-m", "fieldcraft.flows.exporter", str(self.settings.home), self.name])
+        if self.settings.mlflow == "off":
+            return self
+        self.child = begun(["-m", "fieldcraft.flows.exporter", str(self.settings.home), self.name])
         return self
-
-    def _told(self) -> Forked | None:
-        """The process that waits, once it has the name; None where there is none, or it has ended."""
-        if self.waiting is not None:
-            with suppress(BrokenPipeError):
-                self.waiting.stdin.write(f"{self.name}\n".encode())
-                return self.waiting
-        return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self.settings.mlflow == "off":

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -46,31 +44,6 @@ def test_one_that_is_killed_before_it_begins_is_named_with_what_ended_it(server,
         FieldcraftError, match=r"local Prefect server was killed by SIGKILL before it began to serve\. "
     ):
         server.begin()
-
-
-REFUSED = """\
-import os, sys
-from pathlib import Path
-from fieldcraft.flows.errors import FieldcraftError
-from fieldcraft.flows.machinery.prefect_server import QUIET, Server, fork
-os.environ.update(QUIET)
-before = dict(os.environ)
-try:
-    Server(Path(sys.argv[1]), fork)
-except FieldcraftError as error:
-    print(error, os.environ == before)
-"""
-
-
-def test_a_setting_that_prefect_refuses_is_named_and_the_environment_is_left_alone(tmp_path):
-    ours = {name: value for name, value in os.environ.items() if name not in _OURS} | {"PREFECT_SERVER_API_PORT": "abc"}
-    words = [sys.executable, "-c", REFUSED, str(tmp_path / "prefect")]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120, env=ours)
-    assert done.stdout == (
-        "Prefect refuses its setting port (ServerAPISettings), 'abc': Input should be a valid integer, unable to parse "
-        "string as an integer. Mend it: it is a variable PREFECT_... of the environment, or in Prefect's profile. "
-        "Nothing was changed. True\n"
-    )
 
 
 def test_one_that_is_killed_while_it_starts_is_named_with_where_it_wrote(server, tmp_path):
