@@ -50,14 +50,14 @@ class LocalScore(Score, Protocol):
     """A score that may be searched about one point alone."""
 
     @property
-    def centre(self) -> Tensor | None:
+    def searched_about(self) -> Tensor | None:
         """The encoded point, shape (d,); None for a search of the whole space."""
         ...
 
 
 def centre_of(score: Score) -> Tensor | None:
     """The point (d,) about which a score is searched; None for the whole space."""
-    return score.centre if isinstance(score, LocalScore) else None
+    return score.searched_about if isinstance(score, LocalScore) else None
 
 
 class MomentFunction(Score, Protocol):

@@ -21,7 +21,7 @@ class _DrawScore:
     """Minus the draw of each place, so that the best candidate is the minimiser of that function."""
 
     draws: tuple[Function, ...]
-    centre: Tensor | None
+    searched_about: Tensor | None
 
     def value(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
         """Minus the value of draw ``slot`` at X (n, d), shape (n,), in targets."""

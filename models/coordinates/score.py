@@ -23,7 +23,7 @@ class ScoreOfDesigns:
     coordinates: ModelCoordinates
 
     @property
-    def centre(self) -> Tensor | None:
+    def searched_about(self) -> Tensor | None:
         """The encoded point, shape (d,), about which it is searched; None for the whole space."""
         centre = centre_of(self.score)
         return None if centre is None else self.coordinates.back(centre[None])[0]

@@ -108,7 +108,7 @@ class _Bounded:
     anchors: Tensor
 
     @property
-    def centre(self) -> Tensor | None:
+    def searched_about(self) -> Tensor | None:
         """The point (d,) about which the score is searched, if there is a feasible one; None for the whole space."""
         return centre_of(self.score) if len(self.anchors) else None
 

@@ -57,7 +57,7 @@ class Recorded:
     """Minus the distance to ``aim``, searched about ``centre``; it keeps the points at which it is asked."""
 
     def __init__(self, centre, aim):
-        self.centre, self.aim, self.asked = torch.tensor(centre), torch.tensor(aim), []
+        self.searched_about, self.aim, self.asked = torch.tensor(centre), torch.tensor(aim), []
 
     def value(self, X, slot, chosen):
         self.asked.append(X.numpy())
@@ -197,10 +197,10 @@ def test_draws_are_searched_about_the_tried_design_of_the_least_mean():
     posterior = ExactGP().fit(data, np.random.default_rng(1), None, no_report)
     nothing = torch.empty(0, 8)
     score = Thompson().score(posterior, data, nothing, 4, np.random.default_rng(2))
-    np.testing.assert_array_equal(score.centre, X[3])
+    np.testing.assert_array_equal(score.searched_about, X[3])
     found = Multistart().maximize(score, CUBE, 4, np.random.default_rng(3))
     for slot, value in enumerate(found.value):
-        assert value >= float(score.value(score.centre[None], slot, nothing)[0])
+        assert value >= float(score.value(score.searched_about[None], slot, nothing)[0])
     assert len(np.unique(found.X, axis=0)) == 4
 
 
