@@ -4,7 +4,7 @@
 trials and with as many as they have, three times each (5 minutes), on Linux. It prints the median of each process's CPU
 seconds, the share of what is no search ("aside": the Prefect server, the MLflow exporter, the heartbeats of
 simulations), a line through the two lengths (seconds of a campaign, seconds of a trial), and the number of trials from
-which that share is under 15%.
+which that share is under 15%. Simulations take other times in each run, and that number with them: trust the shares.
 
     run           passes, and all that is not below
     server        the local Prefect server

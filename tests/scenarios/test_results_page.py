@@ -33,6 +33,11 @@ def test_every_claim_names_problems_and_algorithms_of_its_study():
         assert {*about.methods, *about.baselines} <= known, about
 
 
+def test_every_reason_why_auto_is_behind_is_shown(made):
+    for each in CLAIMS.behind:
+        assert re.search(rf"(?m)^\| {each.study} \| {each.problem} \|.*\| {re.escape(each.why)} \|$", made), each
+
+
 def test_every_erratum_that_names_a_check_has_that_test():
     named = [erratum.check for erratum in CLAIMS.errata if erratum.check]
     assert len(named) > 8

@@ -99,7 +99,7 @@ class Erratum(Part):
     check: str | None = None
 
 
-class Behind(Part):
+class Reason(Part):
     """Reason why ``auto`` is behind a rival on a problem of a study.
 
     Attributes:
@@ -118,7 +118,7 @@ class Claims(Part):
 
     papers: tuple[Paper, ...]
     errata: tuple[Erratum, ...]
-    behind: tuple[Behind, ...] = ()
+    behind: tuple[Reason, ...] = ()
 
 
 def read_claims(path: Path) -> Claims:
