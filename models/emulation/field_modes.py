@@ -17,10 +17,11 @@ from fieldcraft.models.gaussian.process import ExactPosterior
 from fieldcraft.models.numerics.digests import stamped
 from fieldcraft.models.numerics.states import named
 from fieldcraft.models.observations import Array, Observations
+from fieldcraft.models.selection.quadratics import Quadratics
 from fieldcraft.models.snapshots import Snapshots
 from fieldcraft.models.surrogate import Posterior
 
-FACTORS, WEIGHTS, COEFFICIENTS, LEFT_OUT = "factors", "weights", "coefficients", "left_out"
+FACTORS, WEIGHTS, COEFFICIENTS, LEFT_OUT = "factors", "weights", "coefficients", "foreseen"
 """Names of what was learnt, in a state."""
 LEAST = 4
 """Trials below which two modes at most say too little of how fields differ."""
@@ -62,7 +63,7 @@ def coefficient_data(data: Observations, coefficients: Array) -> list[Observatio
 
 
 def kept_left_out(state: Mapping[str, Tensor]) -> dict[str, Array]:
-    """Means and variances of the results left out, of a state that has them; older ones have none."""
+    """What was foreseen of the results left out, of a state that has it; older ones have none."""
     return {LEFT_OUT: state[LEFT_OUT].numpy()} if LEFT_OUT in state else {}
 
 
@@ -86,25 +87,24 @@ def believed(
         weights: Weights of these in the modes, shape (n, K).
         coefficients: Their coefficients, shape (n, K).
         processes: Posterior of each coefficient, K.
-        learnt: What else belongs into its state; the means and variances of the results left out, where it has them.
+        learnt: What else belongs into its state; what was foreseen of the results left out, where it has that.
     """
     exact = tuple(each for each in processes if isinstance(each, ExactPosterior))
     offset = differences.mean(axis=0)
     basis = Basis(factors, offset, np.tensordot(weights.T, differences - offset, 1), exact)
     if LEFT_OUT in learnt:
-        mean, variance = learnt[LEFT_OUT].T
+        foreseen = _unpacked(learnt[LEFT_OUT])
     else:
         rows = _rows(differences)
-        mean, variance = left_out(data, snapshots, factors, differences, rows @ rows.T, exact)
-    error = data.targets - mean
+        foreseen = left_out(data, snapshots, factors, differences, rows @ rows.T, exact)
     known = _remainder(data, snapshots, basis)
-    doubt = Doubt.of(error, variance, data.noise_variance or 0.0, known)
+    doubt = Doubt.of(data.targets, foreseen, data.noise_variance or 0.0, known)
     kept = {FACTORS: factors, WEIGHTS: weights, COEFFICIENTS: coefficients, **learnt}
-    kept[LEFT_OUT] = np.stack([mean, variance], axis=1)
+    kept[LEFT_OUT] = np.column_stack([foreseen.middle, foreseen.slopes, foreseen.bends])
     state = stamped(data) | {name: torch.tensor(values) for name, values in kept.items()}
     for k, each in enumerate(exact):
         state |= named(f"{k}.", each.state())
-    missed = float(np.sqrt(np.mean(error**2)))
+    missed = float(np.sqrt(np.mean((data.targets - foreseen.mean) ** 2)))
     return FieldPosterior(
         snapshots, basis, data.scaling, doubt.shift, doubt.rest, doubt.densities, missed, state, known
     )
@@ -122,6 +122,11 @@ def _remainder(data: Observations, snapshots: Snapshots, basis: Basis) -> Remain
     X = data.X.copy()
     mean, _ = in_targets(data.scaling, *followed(snapshots, basis, X, *basis.coefficients(X)))
     return Remainder(torch.from_numpy(X), data.targets - mean)
+
+
+def _unpacked(told: Array) -> Quadratics:
+    slopes, bends = np.split(told[:, 1:], 2, axis=1)
+    return Quadratics(told[:, 0], slopes, bends)
 
 
 def _rows(fields: Array) -> Array:

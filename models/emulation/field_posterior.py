@@ -27,6 +27,7 @@ from fieldcraft.models.emulation.slopes import differentiable, with_slopes
 from fieldcraft.models.gaussian.process import ExactPosterior
 from fieldcraft.models.observations import Array, Scaling
 from fieldcraft.models.selection.predictive_score import MOST
+from fieldcraft.models.selection.quadratics import Quadratics
 from fieldcraft.models.snapshots import Snapshots
 from fieldcraft.models.surrogate import Function, MomentsWithSlopes
 
@@ -87,14 +88,13 @@ def followed(snapshots: Snapshots, basis: Basis, X: Array, mean: Array, sd: Arra
         some = slice(first, first + step)
         fields, spread = basis.fields(snapshots.emulated(X[some]), mean[some]), sd[some]
         moves = ((mode, spread[:, [[k]]]) for k, mode in enumerate(basis.modes))
-        means[some], variances[some] = through(snapshots, X[some], fields, moves)
+        told = through(snapshots, X[some], fields, moves)
+        means[some], variances[some] = told.mean, told.variance
     return means, variances
 
 
-def through(
-    snapshots: Snapshots, X: Array, fields: Array, moves: Iterable[tuple[Array, Array | float]]
-) -> tuple[Array, Array]:
-    """Mean and variance (n,) of the output of uncertain fields at X (n, d), in its unit; NaN as in ``followed``.
+def through(snapshots: Snapshots, X: Array, fields: Array, moves: Iterable[tuple[Array, Array | float]]) -> Quadratics:
+    """The output of uncertain fields at X (n, d), in its unit; NaN as in ``followed``.
 
     Args:
         snapshots: How the output is read.
@@ -103,7 +103,7 @@ def through(
         moves: Two factors for each mode, whose product is one standard deviation of the fields, of the same shape.
     """
     here = snapshots.outputs(fields, X)
-    bend, square = np.zeros(len(X)), np.zeros(len(X))
+    slopes, bends = list[Array](), list[Array]()
     moved, both = np.empty((2, *fields.shape)), np.concatenate([X, X])
     for move in moves:
         np.multiply(*move, out=moved[0])
@@ -112,10 +112,9 @@ def through(
         ahead, behind = snapshots.outputs(moved.reshape(-1, *fields.shape[1:]), both).reshape(2, -1)
         ahead = np.where(np.isfinite(ahead), ahead, 2 * here - np.where(np.isfinite(behind), behind, here))
         behind = np.where(np.isfinite(behind), behind, 2 * here - ahead)
-        curved = (ahead + behind) / 2 - here
-        bend += curved
-        square += ((ahead - behind) / 2) ** 2 + 2 * curved**2
-    return here + bend, square
+        slopes.append((ahead - behind) / 2)
+        bends.append((ahead + behind) / 2 - here)
+    return Quadratics(here, *(np.reshape(each, (-1, len(X))).T for each in (slopes, bends)))
 
 
 def in_targets(scaling: Scaling, mean: Array, variance: Array) -> tuple[Array, Array]:

@@ -12,10 +12,12 @@ of the fields alone: modes and means are weighted sums of the fields.
 Of an error e_i with the variance v_i by the coefficients it is believed that e_i ~ N(shift, v_i + r), with r for what
 no mode represents; where the other runs know a part of that (``models.emulation.remainder``), e_i ~ N(m_i, v_i + c_i r)
 with the mean m_i and the share c_i that they leave. The prior of r is wide, log r ~ N(2 log 0.03, 3^2) in squared
-targets; what is believed of a new design has its mean given the errors, and few errors leave much room. The density by
-which a surrogate is chosen lets the processes be too sure by a factor too, N(m_i, a v_i + c_i r) with
-log a ~ N(0, 1.4^2): without it, one result that is far out makes r as large as its own error, and tells against what is
-predicted of all others.
+targets; what is believed of a new design has its mean given the errors, and few errors leave much room.
+
+The density by which a surrogate is chosen is not normal: the result is a quadratic function of the coefficients
+(``models.selection.quadratics``), whose tail is long where it bends. It lets the processes be too sure by a factor,
+too: the coefficients have a times their variance, log a ~ N(0, 1.4^2). Without both, one result that is far out makes r
+as large as its own error, and tells against what is predicted of all others.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,10 +28,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fieldcraft.models.emulation.field_posterior import densities, in_targets, through
+from fieldcraft.models.emulation.field_posterior import densities, through
 from fieldcraft.models.emulation.remainder import Remainder
 from fieldcraft.models.gaussian.process import ExactPosterior
 from fieldcraft.models.observations import Array, Observations
+from fieldcraft.models.selection.predictive_score import MOST
+from fieldcraft.models.selection.quadratics import Quadratics
 from fieldcraft.models.snapshots import Snapshots
 
 # Parts of the trials, each of which is put into the modes of the others; of so few trials each is one.
@@ -56,24 +60,28 @@ class Doubt:
     densities: Tensor
 
     @classmethod
-    def of(cls, errors: Array, variances: Array, noise: float = 0.0, remainder: Remainder | None = None) -> "Doubt":
-        """The doubt that errors (n,) of results left out ask for, with their stated variances (n,).
+    def of(
+        cls, targets: Array, foreseen: Quadratics, noise: float = 0.0, remainder: Remainder | None = None
+    ) -> "Doubt":
+        """The doubt that targets (n,) ask for, each left out.
 
         Args:
-            errors: Targets less what the modes of the others tell.
-            variances: Variance of the latter.
+            targets: The results.
+            foreseen: What the modes of the others tell of each.
             noise: Variance of a result.
-            remainder: What is known of these errors at the runs; None where nothing is.
+            remainder: What is known of the errors at the runs; None where nothing is.
         """
-        shift = float(np.median(errors))
-        near, shares = (0.0, np.ones(len(errors))) if remainder is None else remainder.left_out(shift)
+        shift = float(np.median(targets - foreseen.mean))
+        near, shares = (0.0, np.ones(len(targets))) if remainder is None else remainder.left_out(shift)
         rests = np.exp(_RESTS)[:, None] * shares + noise
-        told = densities(errors - shift - near, np.exp(_FACTORS)[:, None, None] * variances + rests)
-        prior = -0.5 * ((_FACTORS / _SURE) ** 2)[:, None] - 0.5 * ((_RESTS - 2 * np.log(_SIZE)) / _WIDE) ** 2
-        joint = torch.from_numpy(prior) + told.sum(2)
-        sure = torch.softmax(joint[len(_FACTORS) // 2], dim=0).numpy()
-        others = torch.log_softmax((joint[..., None] - told).reshape(-1, len(errors)), dim=0)
-        likely = torch.logsumexp(others + told.reshape(-1, len(errors)), dim=0)
+        size = torch.from_numpy(-0.5 * ((_RESTS - 2 * np.log(_SIZE)) / _WIDE) ** 2)
+        normal = densities(targets - foreseen.mean - shift - near, foreseen.variance + rests)
+        sure = torch.softmax(size + normal.sum(1), dim=0).numpy()
+        found = foreseen.log_densities(targets - shift - near, np.exp(_FACTORS), rests)
+        told = torch.from_numpy(np.minimum(found, MOST))
+        joint = torch.from_numpy(-0.5 * ((_FACTORS / _SURE) ** 2)[:, None]) + size + told.sum(2)
+        others = torch.log_softmax((joint[..., None] - told).reshape(-1, len(targets)), dim=0)
+        likely = torch.logsumexp(others + told.reshape(-1, len(targets)), dim=0)
         return cls(shift, float(sure @ np.exp(_RESTS)), likely)
 
 
@@ -84,8 +92,8 @@ def left_out(
     differences: Array,
     gram: Array,
     processes: Sequence[ExactPosterior],
-) -> tuple[Array, Array]:
-    """Mean and variance in targets, each (n,), of each output by the fields of the other trials.
+) -> Quadratics:
+    """Each output by the fields of the other trials, in targets.
 
     More than 64 trials are put into the modes of the others in so many parts.
 
@@ -100,7 +108,7 @@ def left_out(
     n = len(data)
     precisions = [torch.cholesky_inverse(each.factor.lower.detach()).numpy() for each in processes]
     parts = [np.arange(first, n, min(n, _PARTS)) for first in range(min(n, _PARTS))]
-    means, variances = np.empty(n), np.empty(n)
+    middles, turns = np.empty(n), np.empty((2, n, len(processes)))
     for some in _together(parts, max(1, _BLOCK // differences[0].size)):
         held = np.concatenate(some)
         found = [_without(gram, part, precisions) for part in some]
@@ -109,8 +117,9 @@ def left_out(
         at = data.X[held]
         fields = factors[:, None] * snapshots.emulated(at) + np.tensordot(middle, differences, 1)
         each = ((np.tensordot(weights, differences, 1), 1.0) for weights in moves)
-        means[held], variances[held] = through(snapshots, at, fields, each)
-    return in_targets(data.scaling, means, variances)
+        told = through(snapshots, at, fields, each)
+        middles[held], turns[0, held], turns[1, held] = told.middle, told.slopes, told.bends
+    return Quadratics(middles, *turns).scaled(data.scaling.mean, data.scaling.sign * data.scaling.sd)
 
 
 def leading(gram: Array, most: int, smallest: float = 1e-3) -> tuple[Array, Array]:

@@ -17,6 +17,7 @@ from fieldcraft.models.surrogates.emulated_field import EmulatedField
 from fieldcraft.models.surrogates.emulated_gp import EmulatedGP
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 from fieldcraft.models.surrogates.field_pod import FieldPod
+from fieldcraft.physics.problems.pollutant import Pollutant
 
 RNG = np.random.default_rng(6)
 X, Z = RNG.uniform(-1, 1, (14, 3)), RNG.uniform(-1, 1, (200, 3))
@@ -209,3 +210,19 @@ def test_the_score_is_the_sum_of_its_own_densities():
 def test_bad_settings_are_refused():
     with pytest.raises(ValueError, match="n_modes is 0"):
         FieldPod(n_modes=0)
+
+
+def test_auto_learns_from_the_fields_of_a_misfit_although_one_result_is_far_out():
+    """Twelve designs of the spill model; the largest misfit is five standard deviations of the others away."""
+    problem = Pollutant()
+    points = problem.space.sample(12, np.random.default_rng(0))
+    told = [problem.function(design) for design in problem.space.decode(points)]
+    fields = np.stack([each["concentration"].to_numpy().ravel()[None] for each in told])
+
+    def misfit_of(fields, X):
+        return problem.functional({"concentration": fields.reshape(-1, 3, 4)}, {}, {})
+
+    known = data(lambda _: fields, points, read=misfit_of, exact=True)
+    found = fit(known, Auto())
+    assert found.remarks["chosen"] == "field_pod"
+    assert found.metrics["score.field_pod"] > found.metrics["score.exact_gp"] + 3

@@ -10,6 +10,7 @@ from test_emulated_field import X, Z, data, fit, predicted
 
 from fieldcraft.models.emulation.left_out import Doubt
 from fieldcraft.models.emulation.remainder import Remainder
+from fieldcraft.models.selection.quadratics import Quadratics
 from fieldcraft.models.surrogates.emulated_field import EmulatedField
 
 ERRORS = np.random.default_rng(2).standard_normal(len(X))
@@ -64,7 +65,8 @@ def test_the_doubt_far_from_runs_is_found_where_runs_crowd():
     shift = float(np.median(errors))
     assert known.left_out(shift)[1].max() < 0.1
     # 400 squares of standard normals have a mean of 1 +- 0.07; those left out are correlated.
-    assert Doubt.of(errors, np.zeros(400), remainder=known).rest == pytest.approx(0.3**2, rel=0.3)
+    certain = Quadratics(np.zeros(400), np.zeros((400, 0)), np.zeros((400, 0)))
+    assert Doubt.of(errors, certain, remainder=known).rest == pytest.approx(0.3**2, rel=0.3)
 
 
 def test_results_without_noise_are_believed_where_they_were():
