@@ -111,7 +111,7 @@ def measured(folder: Path, surrogate: str) -> dict[str, float]:
 
     torch.set_num_threads(1)
     settings, spent = settings_in(folder), {"imports": time.process_time()}
-    read, solve, steps = observations.snapshots_of, finite_differences.solved, ["other"]
+    read, solve, steps = observations.snapshots_of, finite_differences.solved, ["pass"]
 
     @contextmanager
     def timed(name: str) -> Iterator[None]:
