@@ -106,11 +106,12 @@ def measured(folder: Path, surrogate: str) -> dict[str, float]:
 
     from fieldcraft.flows.steps.one_pass import Ref, make_pass
     from fieldcraft.flows.wiring import observations
+    from fieldcraft.physics.parametric import finite_differences
     from fieldcraft.storage.open_ledger import open_ledger
 
     torch.set_num_threads(1)
     settings, spent = settings_in(folder), {"imports": time.process_time()}
-    read = observations.snapshots_of
+    read, solve, steps = observations.snapshots_of, finite_differences.solved, ["pass"]
 
     @contextmanager
     def timed(name: str) -> Iterator[None]:
@@ -122,13 +123,22 @@ def measured(folder: Path, surrogate: str) -> dict[str, float]:
         with timed("fields"):
             return read(*given)
 
+    def solved(*given: Any) -> Any:
+        with timed(f"{steps[-1]}_solving"):
+            return solve(*given)
+
     def call(step: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        with timed(step.__name__.removesuffix("_step")):
+        steps.append(step.__name__.removesuffix("_step"))
+        with timed(steps[-1]):
             return step(*args, **kwargs)
 
     ledger = open_ledger(settings.ledger)
     lease = ledger.acquire(surrogate)
-    with patch.object(observations, "snapshots_of", fields), timed("pass"):
+    at_fields, at_solve = (
+        patch.object(observations, "snapshots_of", fields),
+        patch.object(finite_differences, "solved", solved),
+    )
+    with at_fields, at_solve, timed("pass"):
         passed = make_pass(Ref(str(settings.home), surrogate, lease.model_dump()), call)
     ledger.release(lease, done=False)
     assert passed.proposed, passed

@@ -13,7 +13,7 @@ from fieldcraft.flows.files.field_files import read_field
 from fieldcraft.flows.text import quoted
 from fieldcraft.physics.gradients import gradient_of
 from fieldcraft.physics.parametric.grid import Grid
-from fieldcraft.physics.parametric.readings import NOISE, readings_of
+from fieldcraft.physics.parametric.readings import NOISE, PLACE, readings_of
 from fieldcraft.physics.problem import Problem
 from fieldcraft.physics.space import Design
 from fieldcraft.storage.fields import FieldError, content_digest
@@ -108,14 +108,23 @@ def require_readings(problem: Problem, fields: "xr.Dataset") -> None:
     """Accept a dataset whose readings at single places, if it holds any, are whole.
 
     Raises:
-        InputError: they lack a coordinate or their noise, lie outside the domain, or are not finite.
+        InputError: they are of none of the stated fields, lack a coordinate or their noise, lie outside the domain, or
+            are not finite.
     """
-    if problem.parametric is None:
+    stated = problem.parametric
+    if stated is None:
         return
     try:
-        readings_of(problem.parametric, fields)
+        found = readings_of(stated, fields)
     except ValueError as error:
         raise InputError(f"readings of the field: {error}.") from None
+    if found is None and PLACE in fields.dims:
+        given = ", ".join(quoted(str(name)) for name in fields.data_vars if name not in stated.domain.names)
+        known = ", ".join(each.name for each in stated.fields)
+        raise InputError(
+            f"readings of the field: they are of {given or 'nothing'}, and the equation is of {known}. Name each "
+            "column of readings as its field, and their noise NAME sd."
+        )
 
 
 def _require_finite(problem: Problem, fields: "xr.Dataset") -> None:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.settings import Settings
+from fieldcraft.flows.spec.contracts import asked
 from fieldcraft.flows.wiring.build import rewire
 from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.physics.problem import Optimum, Problem, Sense
@@ -19,10 +20,16 @@ def optimum_of(campaign: Campaign, sense: Sense | None = None) -> Optimum | None
     """The known best design for a sense, the campaign's when left out; None where its space does not hold that design.
 
     Of several equally good optima only the one that the problem states is checked.
+
+    Raises:
+        InputError: the code of a plug-in cannot tell it.
     """
     distance: Sense | None = None if campaign.objective.goals else "minimize"  # a target or a band states no sense
-    asked = sense or campaign.spec.sense or distance
-    known = None if asked is None else campaign.problem.optimum(asked)
+    wanted = sense or campaign.spec.sense or distance
+    if wanted is None:
+        return None
+    with asked(type(campaign.problem), "tell its optimum"):
+        known = campaign.problem.optimum(wanted)
     if known is None:
         return None
     try:

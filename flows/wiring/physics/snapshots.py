@@ -236,7 +236,9 @@ def snapshots_of(
 ) -> "Snapshots | None":
     """The fields of trials, with these digests of their stored datasets, on the grid of the first of them.
 
-    A field of very many cells is kept on fewer, as their means; fields on other grids are carried to that grid.
+    A field of very many cells is kept on fewer, as their means; fields on other grids are carried to that grid. Then no
+    ``residuals`` tell of the equation: second differences of means that share cells are much larger than those of the
+    field.
 
     Args:
         campaign: The campaign.
@@ -262,14 +264,18 @@ def snapshots_of(
     places = campaign.settings.fields, campaign.settings.work / MEANS
     try:
         first = _stored(*places, known[0], problem, None)
-        grid = _grid(problem, stated, space, tuple(first), next(iter(first.values())).shape, solve)
-        fields = [first, *(_stored(*places, digest, problem, grid.cells) for digest in known[1:])]
+        grid = _grid(problem, stated, space, tuple(first.fields), next(iter(first.fields.values())).shape, solve)
+        read = [first, *(_stored(*places, digest, problem, grid.cells) for digest in known[1:])]
     except (ValueError, FieldDamaged):
         return None
-    if any(tuple(each) != grid.names for each in fields):
+    if any(tuple(each.fields) != grid.names for each in read):
         return None
-    values = np.stack([[Grid(stated.domain, grid.cells).picked(field) for field in each.values()] for each in fields])
-    return grid.snapshots(values, known) if grid.agrees(values, X, outputs) else None
+    on = Grid(stated.domain, grid.cells)
+    values = np.stack([[on.picked(field) for field in each.fields.values()] for each in read])
+    if not grid.agrees(values, X, outputs):
+        return None
+    found = grid.snapshots(values, known)
+    return found if all(each.whole for each in read) else replace(found, residuals=None)
 
 
 def read_elsewhere(problem: Problem, own: "Snapshots", target: "Snapshots", X: np.ndarray) -> np.ndarray | None:
@@ -309,10 +315,16 @@ def _grid(
     return StatedFields(problem, problem.parametric, space, names, cells, solve)
 
 
+@dataclass(frozen=True, eq=False)
+class _Read:
+    """The stated fields of one stored dataset, each (*cells), and whether they are as they were stored."""
+
+    fields: Mapping[str, np.ndarray]
+    whole: bool
+
+
 @lru_cache(maxsize=_KEPT)
-def _stored(
-    place: Path | str, means: Path, digest: str, problem: Problem, cells: tuple[int, ...] | None
-) -> Mapping[str, np.ndarray]:
+def _stored(place: Path | str, means: Path, digest: str, problem: Problem, cells: tuple[int, ...] | None) -> _Read:
     """Stated fields of one stored dataset on so many cells, or on its own, or on fewer if these are very many.
 
     Means over very many cells are kept in the folder ``means``.
@@ -328,7 +340,7 @@ def _stored(
     kept = place_of(means, digest, stated, cells)
     if kept is not None and (known := loaded(kept, stated)) is not None:
         store.names(ref)  # a field that was lost teaches no more
-        return known
+        return _Read(known, whole=False)
     found, _ = stated_fields(stated, store.read(ref))
     for name, values in found.items():
         if not np.isfinite(Grid(stated.domain, values.shape[1:]).picked(values)).all():
@@ -339,4 +351,4 @@ def _stored(
     }
     if kept is not None and next(iter(found.values())).size > MANY:
         keep(kept, stated, fields)
-    return fields
+    return _Read(fields, all(found[name].shape[1:] == each.shape for name, each in fields.items()))

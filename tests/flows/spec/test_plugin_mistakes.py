@@ -6,6 +6,11 @@ import pytest
 from small import SMALL
 
 from fieldcraft.flows.cli import main
+from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.spec.campaign_file import read_campaign
+from fieldcraft.flows.views.regret import optimum_of
+from fieldcraft.flows.wiring.build import wire
 
 HEAD = """\
 from dataclasses import dataclass
@@ -206,3 +211,11 @@ def test_a_simulator_without_run_is_told_with_what_it_needs(tmp_path, capsys, mo
     assert main(["check", str(file), "--home", str(tmp_path / "home")]) == 2
     said = f"{solver}, line {FIRST}: Solver has no 'run': give it a method run(self, problem, design, rng) that returns"
     assert said in capsys.readouterr().err
+
+
+def test_an_optimum_that_cannot_be_told_is_one_line_too(tmp_path, monkeypatch):
+    wrong = "\n    def optimum(self, sense):\n        return self.exact(np.zeros((1, 1)))[0]\n"
+    file = rod(tmp_path, HEAD + RIGHT + wrong)
+    campaign = wire(read_campaign(file), settings_from({"FIELDCRAFT_PLUGINS": str(tmp_path / "mine")}, tmp_path))
+    with pytest.raises(InputError, match=r"rod\.py, line 26: Rod cannot tell its optimum: TypeError: .* Mend it"):
+        optimum_of(campaign)

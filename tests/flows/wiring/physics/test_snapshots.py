@@ -110,6 +110,14 @@ def test_a_field_of_very_many_cells_is_kept_as_means_over_few(tmp_path):
     np.testing.assert_allclose(found.outputs(found.values, encoded(campaign)), outputs(runs), rtol=1e-6)
 
 
+def test_the_equation_is_judged_by_fields_as_they_were_stored_and_never_by_means_of_them(tmp_path):
+    campaign = wired(tmp_path)
+    whole = found_of(campaign, simulated(400))
+    left = whole.residuals(whole.values, encoded(campaign), None)
+    assert left.max() < 1e-6 and found_of(campaign, simulated(12_000)).residuals is None
+    assert found_of(campaign, simulated(100, DESIGNS[:4]) + simulated(120, DESIGNS[4:])).residuals is None
+
+
 def test_without_a_field_that_tells_the_outputs_of_every_trial_there_are_none(tmp_path):
     campaign = wired(tmp_path)
     runs = simulated(100)
