@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from fieldcraft.flows.views.charts import (
     new_figure,
     over_field,
     progress,
+    whole_numbers,
 )
 from fieldcraft.flows.views.export import require_place
 from fieldcraft.flows.views.regret import most_hypervolume, optimum_of
@@ -30,7 +32,10 @@ from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.flows.wiring.physics.networks import network_at
 from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.ledger import Ledger
-from fieldcraft.storage.records import CampaignRecord, Trial
+from fieldcraft.storage.records import CampaignRecord, Product, Trial
+
+DOUBTFUL = 0.1
+"""Share of its largest term that the fields of a wrong equation leave, or more (docs/fields.md)."""
 
 
 def draw(settings: Settings, ledger: Ledger, campaign: CampaignRecord, file: Path) -> None:
@@ -39,7 +44,8 @@ def draw(settings: Settings, ledger: Ledger, campaign: CampaignRecord, file: Pat
     Of several objectives the front and the hypervolume by trial are drawn.
 
     Where designs are places in a field of two dimensions, the trials are drawn over it. Where the problem states the
-    equation of its fields, the best trial's field is drawn beside the emulator's, and so is their difference.
+    equation of its fields, the best trial's field is drawn beside the emulator's, and so are their difference, the
+    coefficients that were fitted to the fields, and what the fields leave of the equation.
 
     Raises:
         InputError: the file's ending is not one of a picture, or its folder is not there.
@@ -59,7 +65,7 @@ def draw(settings: Settings, ledger: Ledger, campaign: CampaignRecord, file: Pat
     if field is not None:
         panels.insert(0, lambda axis: over_field(axis, campaign, trials, field, optimum))
     if (twice := beside_emulator(settings, wired, ledger, campaign, trials)) is not None:
-        panels += _against_emulator(twice)
+        panels += [*_against_emulator(twice), *_of_equation(wired, ledger.products(campaign.name))]
     rows = 2 if len(panels) > 3 else 1
     columns = -(-len(panels) // rows)
     figure = new_figure(5.5 * columns, 4.4 * rows)
@@ -143,3 +149,29 @@ def _against_emulator(twice: Beside) -> list[Callable[[Any], None]]:
         mapped(twice.simulated, "simulation", label, ends, "inferno"),
         mapped(apart, "simulation - emulator", label, (-most, most), "RdBu_r"),
     ]
+
+
+def _of_equation(wired: Campaign, products: Sequence[Product]) -> list[Callable[[Any], None]]:
+    """Panels of the coefficients that each model fitted, and of what the fields leave of the equation with them."""
+    stated = () if wired.problem.parametric is None else wired.problem.parametric.coefficients
+    told = [(made.payload["seen"]["count"], made.payload["metrics"]) for made in products if made.step == "train"]
+    fitted = [(count, found) for count, found in told if all(f"coefficient.{each.name}" in found for each in stated)]
+    judged = [(count, found["equation_residual"]) for count, found in told if "equation_residual" in found]
+
+    def coefficients(axis: Any) -> None:
+        for each, marker in zip(stated, cycle("osD^v"), strict=False):
+            shares = [found[f"coefficient.{each.name}"] / each.value for _, found in fitted]
+            axis.plot([count for count, _ in fitted], shares, f"{marker}-", mfc="none", label=each.name)
+        axis.axhline(1.0, color=INK, linestyle=":", label="as stated")
+        axis.set(xlabel="results known", ylabel="share of the stated value", title="coefficients fitted to the fields")
+        axis.legend()
+        whole_numbers(axis)
+
+    def residual(axis: Any) -> None:
+        axis.semilogy(*zip(*judged, strict=True), "o-", color=BEST, label="left by the fields")
+        axis.axhline(DOUBTFUL, color=INK, linestyle=":", label="as much as a wrong equation leaves, or more")
+        axis.set(xlabel="results known", ylabel="share of its largest term", title="evidence for the equation")
+        axis.legend()
+        whole_numbers(axis)
+
+    return [*([coefficients] if stated and fitted else []), *([residual] if judged else [])]
