@@ -25,6 +25,7 @@ from fieldcraft.models.observations import Observations
 from fieldcraft.models.pareto.posterior import SeveralObjectives
 from fieldcraft.models.rules.bound import Bound
 from fieldcraft.models.rules.probability import Probability
+from fieldcraft.models.rules.probing import Probing
 from fieldcraft.models.surrogate import FitsTogether, Posterior, Report, Surrogate
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 
@@ -41,7 +42,7 @@ class Constraints:
         surrogate: Surrogate of each constraint. None: the objective's own, or exact_gp if that needs an equation, since
             constraints have no equation.
         rule: Rule by which constraints enter the acquisition. None: by their probability if the score is positive or a
-            logarithm, else by their optimistic bounds.
+            logarithm, and of several objectives with probing designs, else by their optimistic bounds.
     """
 
     surrogate: Surrogate | None = None
@@ -106,7 +107,8 @@ class Constraints:
         if Capability.CONSTRAINED in provided(acquisition) or not posterior.columns:
             return score
         scale = scale_of(acquisition)
-        rule = self.rule or (Bound() if scale == "free" else Probability())
+        weighted = Probing() if data.aims else Probability()
+        rule = self.rule or (Bound() if scale == "free" else weighted)
         return rule.constrained(score, scale, posterior, data, pending)
 
     def _parts(

@@ -71,6 +71,12 @@ def hypervolumes(campaign: CampaignRecord, trials: Sequence[T]) -> tuple[list[in
     return grown(read, gains(objective, results, reference)) if reference else ([], [])
 
 
+def hypervolume_label(campaign: CampaignRecord) -> str:
+    """``hypervolume of the front``, and that its reference is inferred where one is."""
+    inferred = any(goal.reference is None for goal in objective_of(campaign).goals)
+    return "hypervolume of the front" + (", reference inferred" if inferred else "")
+
+
 def grown(trials: Sequence[T], added: Sequence[float]) -> tuple[list[int], list[float]]:
     """Numbers of trials, and the sum of what was added up to each."""
     total, sums = 0.0, list[float]()

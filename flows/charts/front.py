@@ -5,7 +5,7 @@ from itertools import combinations, pairwise
 from typing import Any
 
 from fieldcraft.flows.analysis.best import objective_of
-from fieldcraft.flows.analysis.front import front_data, hypervolumes
+from fieldcraft.flows.analysis.front import front_data, hypervolume_label, hypervolumes
 from fieldcraft.flows.charts.chart import GREY, RED, Chart, axis, ends, labelled, level, line, marks, numbers, whole
 from fieldcraft.flows.charts.series import Some, completed, drawn, said, table
 from fieldcraft.storage.records import CampaignRecord
@@ -100,7 +100,7 @@ def hypervolume(campaign: CampaignRecord, trials: Sequence[Some], most: float | 
     y = numbers(values)
     layout = {
         "xaxis": whole(max(x, default=1)),
-        "yaxis": axis("hypervolume of the front", range=ends([0.0, *values, most])),
+        "yaxis": axis(hypervolume_label(campaign), range=ends([0.0, *values, most])),
         "shapes": [] if most is None else [level(most, "largest possible", [0.0, most])],
     }
     data = [{**line(x, y, "hypervolume", RED, shape="hv"), "showlegend": False}]

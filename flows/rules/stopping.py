@@ -106,8 +106,10 @@ def _no_more_hypervolume(
     last = max((place for place, gain in enumerate(added) if gain > 0), default=None)
     if last is None or (since := len(results) - max(last + 1, len(imported))) < allowed:
         return None
+    within = " within the reference inferred from the front" if front.inferred else ""
     return (
         f"no improvement: {since} completed trials in a row added nothing to the hypervolume of {front.hypervolume:g}"
+        f"{within}"
     )
 
 

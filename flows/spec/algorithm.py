@@ -53,7 +53,7 @@ class ConstraintsSpec(Part):
     Attributes:
         surrogate: Surrogate that learns each of them; the objective's own surrogate when left out.
         rule: Rule by which they enter the acquisition. When left out: by their probability where the score is positive
-            or a logarithm, else by their optimistic bounds.
+            or a logarithm, and of several objectives with probing designs, else by their optimistic bounds.
     """
 
     surrogate: Component | None = None

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fieldcraft.flows.analysis.best import best_trial, objective_of
-from fieldcraft.flows.analysis.front import front_data, hypervolumes
+from fieldcraft.flows.analysis.front import front_data, hypervolume_label, hypervolumes
 from fieldcraft.flows.charts.chart import Chart, labelled
 from fieldcraft.flows.charts.series import best_so_far, completed
 from fieldcraft.storage.records import CampaignRecord, Trial
@@ -251,7 +251,7 @@ def hypervolume_chart(axis: Any, campaign: CampaignRecord, trials: Sequence[Tria
         axis.step(numbers, values, where="post", color=BEST, lw=1.8, label="hypervolume")
     if most is not None:
         axis.axhline(most, color=INK, linestyle=":", label="largest possible")
-    axis.set(xlabel="trial", ylabel="hypervolume of the front", ylim=(0, None))
+    axis.set(xlabel="trial", ylabel=hypervolume_label(campaign), ylim=(0, None))
     whole_numbers(axis)
     if numbers or most is not None:
         axis.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2)

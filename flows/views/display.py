@@ -103,7 +103,9 @@ class Display:
         best_text = f"best {outputs_text(campaign, best.outputs if best else None)}"
         if front is not None:
             best_text = f"front {len(front['trials'])}"
-            best_text += "" if front["hypervolume"] is None else f", hypervolume {front['hypervolume']:.5g}"
+            if front["hypervolume"] is not None:
+                inferred = any(each["inferred"] for each in front["objectives"])
+                best_text += f", hypervolume {front['hypervolume']:.5g}{' (reference inferred)' if inferred else ''}"
             record = "  <- on the front" if any(entry["trial"] == trial.id for entry in front["trials"]) else ""
         found = trial_feasibility(objective_of(campaign), trial)
         feasible = f"; feasible: {verdict_text(campaign, found)}" if found else ""

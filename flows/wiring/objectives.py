@@ -44,9 +44,7 @@ def require_sense(spec: CampaignSpec, problem: Problem) -> None:
         )
     faults, many = Faults(), f"the problem has {len(marked)} objectives: {in_words(problem)}"
     refused = {
-        f"sense: {spec.sense!r} is given, and {many}. Leave sense out; a study takes problems of one objective.": (
-            spec.sense
-        ),
+        f"sense: {spec.sense!r} is given, and {many}. Leave sense out: each is marked with its own.": (spec.sense),
         f"noise: it is in the unit of one objective, and {many}. Let the simulator add noise, or say noise: fitted.": (
             spec.noise is not None and not spec.noise.fitted
         ),

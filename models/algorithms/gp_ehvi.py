@@ -9,7 +9,7 @@ from fieldcraft.models.named_algorithm import MULTISTART, OnePreset, Words, star
 class GPEHVI(OnePreset):
     """exact_gp x log_ehvi x multistart: the usual form of Bayesian optimisation of several objectives.
 
-    Unknown constraints enter by their probability.
+    Unknown constraints enter by their probability, with probing designs (rule ``probing``).
     """
 
     def words(self, dimension: int, batch: int) -> Words:

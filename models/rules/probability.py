@@ -48,16 +48,26 @@ class Probability:
 
 @dataclass(frozen=True, eq=False)
 class _Weighted:
-    """A score times the probability of feasibility, or that probability alone; as logarithms if the score is one."""
+    """A score times the probability of feasibility, or that probability alone; as logarithms if the score is one.
+
+    Args:
+        score: The score; None for the probability alone.
+        scale: Kind of its number.
+        believing: Beliefs about feasibility.
+        powers: Powers of the probability beside a score, of the places of a batch in turn.
+    """
 
     score: Score | None
     scale: Scale
     believing: Believing
+    powers: tuple[float, ...] = (1.0,)
 
     def value(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
         """Score at X (n, d), shape (n,) (see Score.value)."""
         log_feasible = self.believing.given(chosen).log_feasible(X)
-        return log_feasible if self.score is None else self._times(self.score.value(X, slot, chosen), log_feasible)
+        if self.score is None:
+            return log_feasible
+        return self._times(self.score.value(X, slot, chosen), self._power(chosen) * log_feasible)
 
     def value_and_grad(self, X: Tensor, slot: int, chosen: Tensor) -> tuple[Tensor, Tensor]:
         """Scores (n,) and their gradients (n, d) at X (n, d)."""
@@ -71,6 +81,7 @@ class _Weighted:
             if self.score is None:
                 return log_feasible, slopes
             own, gradients = with_gradients(self.score, X, slot, chosen)
+        log_feasible, slopes = self._power(chosen) * log_feasible, self._power(chosen) * slopes
         if self.scale == "log":
             return own + log_feasible, gradients + slopes
         chance = log_feasible.exp()
@@ -82,7 +93,10 @@ class _Weighted:
         if score is None:
             return log_feasible
         own = score.screened if isinstance(score, ScreenedScore) else score.value
-        return self._times(own(X, slot, chosen), log_feasible)
+        return self._times(own(X, slot, chosen), self._power(chosen) * log_feasible)
+
+    def _power(self, chosen: Tensor) -> float:
+        return self.powers[len(chosen) % len(self.powers)]
 
     def _times(self, own: Tensor, log_feasible: Tensor) -> Tensor:
         return own + log_feasible if self.scale == "log" else own * log_feasible.exp()

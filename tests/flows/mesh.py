@@ -68,6 +68,23 @@ def mesh(folder: Path, code: str = SIMULATOR, **keys: Any) -> Rig:
     return rig(folder, **{**given, **keys})
 
 
+def brief(folder: Path, dispatcher: str) -> Rig:
+    """A campaign of one coarse run and one result, on a dispatcher."""
+    folder.mkdir(exist_ok=True)
+    return mesh(
+        folder,
+        dispatcher={"kind": dispatcher},
+        levels=[{"cells": 12, "cost": 0.05}],
+        budget={"trials": 1, "cost": 1.2},
+        algorithm={"start": {"n": 1}, **WORDS},
+    )
+
+
+def runs(made: Rig) -> list[tuple[int | None, Mapping[str, Any], Mapping[str, float] | None]]:
+    """Level, design and outputs of each trial, by number."""
+    return [(trial.level, trial.design, trial.outputs) for trial in made.ledger.trials("b")]
+
+
 def of_level(trials: tuple[Trial, ...], level: int | None) -> list[Trial]:
     """The trials of one level."""
     return [trial for trial in trials if trial.level == level]

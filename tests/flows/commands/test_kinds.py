@@ -39,7 +39,7 @@ def test_all_kinds_are_listed_by_group(plugins, capsys):
         told.split()
     )
     assert main(["kinds", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["rules"] == ["bound", "probability"]
+    assert json.loads(capsys.readouterr().out)["rules"] == ["bound", "probability", "probing"]
 
 
 def test_one_kind_tells_its_options(plugins, capsys):

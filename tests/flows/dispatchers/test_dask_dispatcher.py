@@ -8,6 +8,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+from mesh import SIMULATOR as MESH
+from mesh import brief, runs
 from remote_workers import DaskSite, dask_site, until
 from rig import PROBLEM, SIMULATOR, Rig, eventually, rig
 
@@ -28,9 +30,13 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskSite]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(__file__).resolve().parents[3]))
         folder = tmp_path_factory.mktemp("dask")
-        for kind, text in (("problems", PROBLEM), ("simulators", SIMULATOR)):
-            (folder / "plugins" / kind).mkdir(parents=True)
-            (folder / "plugins" / kind / "rig.py").write_text(text)
+        for kind, name, text in (
+            ("problems", "rig", PROBLEM),
+            ("simulators", "rig", SIMULATOR),
+            ("simulators", "mesh", MESH),
+        ):
+            (folder / "plugins" / kind).mkdir(parents=True, exist_ok=True)
+            (folder / "plugins" / kind / f"{name}.py").write_text(text)
         with dask_site(folder) as made:
             yield made
 
@@ -96,6 +102,14 @@ def test_a_campaign_goes_on_over_a_killed_scheduler_and_a_pass_that_was_killed_b
     assert at.trials() == [("COMPLETED", None)] * 2
     assert [trial.attempt for trial in at.ledger.trials("b")] == [1, 1]
     assert len(at.started()) == 2
+
+
+def test_a_campaign_with_levels_runs_on_workers_what_it_runs_in_its_own_process(site, tmp_path):
+    at, own = brief(tmp_path, "dask"), brief(tmp_path / "own", "inline")
+    assert at.finish() == own.finish() == "budget: 1 of 1 trials"
+    assert runs(at) == runs(own)
+    (level, design, coarse), (target, same, fine) = runs(at)
+    assert (level, target, design) == (0, None, same) and coarse != fine
 
 
 def test_a_job_outlives_its_killed_worker_and_the_task_that_dask_repeats_leaves_it_alone(site, tmp_path):

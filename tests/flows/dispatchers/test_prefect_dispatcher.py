@@ -6,6 +6,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from mesh import brief, runs
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from remote_workers import PrefectSite, prefect_site
 from rig import Rig, eventually, rig
@@ -151,3 +152,19 @@ def test_a_campaign_file_can_name_no_deployment_but_one_of_simulations(tmp_path)
     with pytest.raises(InputError, match=r"dispatcher.*no deployment of the flow 'simulate': give 'simulate/NAME'"):
         rig(tmp_path, dispatcher={"kind": "prefect", "deployment": "decide/decide"})
     assert simulate.simulate.name == "simulate"
+
+
+def test_a_campaign_with_levels_has_prefect_run_what_it_runs_in_its_own_process(site, tmp_path, monkeypatch):
+    at, own = brief(tmp_path, "prefect"), brief(tmp_path / "own", "inline")
+    monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(tmp_path / "plugins"))
+    assert own.finish() == "budget: 1 of 1 trials"
+    for left in site.runs("b-"):  # the campaigns of other tests bear the same name
+        site.delete(left.name)
+    while not at.step().decision.finished:
+        for trial in at.ledger.trials("b"):
+            if trial.state is TrialState.RUNNING:
+                site.make(f"{trial.id}-1")
+    assert at.ledger.check() == [] and at.ledger.campaign("b").finished == own.ledger.campaign("b").finished
+    assert runs(at) == runs(own)
+    (level, design, coarse), (target, same, fine) = runs(at)
+    assert (level, target, design) == (0, None, same) and coarse != fine

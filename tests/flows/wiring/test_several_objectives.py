@@ -12,6 +12,7 @@ from bench import Bench, bench
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
+from fieldcraft.flows.views.display import Display
 from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.observations import observations
 from fieldcraft.models.observations import Aim
@@ -174,6 +175,14 @@ def test_status_and_show_tell_the_front_its_hypervolume_and_that_the_reference_i
     assert re.search(r"foreseen strength \S+ MPa \+- \S+ MPa by exact_gp x log_ehvi", foreseen)
 
 
+def test_progress_says_that_the_hypervolume_is_within_an_inferred_reference(ended, capsys):
+    shown = {"trial": ended.ledger.trial("kiln-0007"), "seconds": 1.0}
+    Display(lambda: ended.ledger, as_json=False)("completed", shown)
+    front = ended.json("status", "kiln")[0]["front"]
+    expected = f"front {len(front['trials'])}, hypervolume {front['hypervolume']:.5g} (reference inferred)"
+    assert expected in capsys.readouterr().out
+
+
 def test_each_objective_is_learnt_in_its_sense_and_the_outputs_after_them_as_constraints(ended):
     trials = ended.ledger.trials("kiln")
     data = observations(ended.site.campaign, trials, None)
@@ -211,12 +220,16 @@ def test_the_table_the_page_and_the_picture_show_the_front(ended, tmp_path):
     assert {row["front"] for row in rows} == {"yes", "no"}
     assert ended.run("plot", "kiln", tmp_path / "kiln.svg")[0] == 0
     drawn = (tmp_path / "kiln.svg").read_text()
-    assert "reference, inferred" in drawn and "hypervolume of the front" in drawn and "best so far" not in drawn
+    assert (
+        "reference, inferred" in drawn
+        and "hypervolume of the front, reference inferred" in drawn
+        and "best so far" not in drawn
+    )
     assert ended.run("report", "kiln", "--html", tmp_path / "kiln.html")[0] == 0
     page = (tmp_path / "kiln.html").read_text()
     assert "Maximise strength in MPa, minimise price in EUR of problem kiln" in page
     assert ">Front</h2>" in page and "Best so far" not in page and "best result" not in page
-    assert "those of price are not shown" in page
+    assert "hypervolume of the front, reference inferred" in page and "those of price are not shown" in page
 
 
 def test_two_campaigns_compare_by_hypervolume_within_one_reference(ended, tmp_path):
@@ -249,7 +262,10 @@ def test_a_campaign_ends_when_trials_add_no_hypervolume(tmp_path, monkeypatch):
     monkeypatch.setenv("FIELDCRAFT_MLFLOW", "off")
     small.finish(made.file, made.settings.home, tmp_path / "plugins")
     trials, reason = made.ledger.trials("kiln"), made.ledger.campaign("kiln").finished
-    assert "3 completed trials in a row added nothing to the hypervolume of" in reason and len(trials) < 40
+    assert re.search(
+        r"3 completed trials in a row added nothing to the hypervolume of \S+ within the reference", reason
+    )
+    assert reason.endswith("within the reference inferred from the front") and len(trials) < 40
     goals = (Goal("strength", True), Goal("price", False))
     objective = Objective("strength", True, ("smoke",), goals)
     front = front_of(objective, [trial.outputs for trial in trials])
