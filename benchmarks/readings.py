@@ -64,7 +64,8 @@ def main() -> None:
             row: dict[str, object] = {"case": name, "results": n}
             for what, calibrated in (("outputs alone", False), ("readings", True)):
                 case = Laboratory(name, problem, Chips(), HeatedPlateFindiff(96), 0.0, calibrated=calibrated)
-                pairs = [foreseen(case, EmulatedGP(), n, seed) for seed in range(options.seeds)]
+                learner = {what: EmulatedGP()}
+                pairs = [foreseen(case, learner, n, seed)[what] for seed in range(options.seeds)]
                 row[what] = {"error": [error for error, _ in pairs], "held": [held for _, held in pairs]}
                 error, held = np.median(pairs, axis=0)
                 print(f"{name:10} {n:2} results, {what:14} error {error:.3g} K, held {held:.2f}", flush=True)

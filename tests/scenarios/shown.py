@@ -3,12 +3,14 @@
 ``make shown`` runs the three heat campaigns in a fresh home and writes what they print into docs/.
 """
 
+import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 HEATS = ("heat", "heat-basis", "heat-gp")
@@ -40,6 +42,20 @@ def table(name: str, first: str) -> list[dict[str, str]]:
 
 def _cells(line: str) -> list[str]:
     return [cell.strip().strip("`") for cell in line.strip("|").split("|")]
+
+
+def results(name: str) -> dict[str, Any]:
+    """A file of stored results, by its name without the ending."""
+    return json.loads(text_of(f"{name}.json"))
+
+
+def agrees(said: str, value: float) -> bool:
+    """Whether a number is said to the digits that it is said with; trailing zeros of a whole number are none."""
+    plain = said.replace(",", "").removesuffix("%").strip()
+    mantissa, _, power = plain.partition("e")
+    whole, _, decimals = mantissa.partition(".")
+    unit = 10.0 ** -len(decimals) if decimals else 10.0 ** (len(whole) - len(whole.rstrip("0") or "0"))
+    return abs(float(plain) - value) <= 0.5001 * unit * 10.0 ** int(power or 0)
 
 
 def fieldcraft(home: Path, *words: str, **environment: str) -> str:

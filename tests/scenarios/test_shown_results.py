@@ -1,26 +1,12 @@
 """The docs' tables of figures are those of the stored results, and what docs/examples.md counts is there."""
 
-import json
 import re
 from statistics import fmean, median
 from typing import Any
 
 import pytest
 import yaml
-from shown import ROOT, table, text_of
-
-
-def results(name: str) -> dict[str, Any]:
-    return json.loads(text_of(f"{name}.json"))
-
-
-def agrees(said: str, value: float) -> bool:
-    """Whether a number is said to the digits that it is said with; trailing zeros of a whole number are none."""
-    plain = said.replace(",", "").removesuffix("%").strip()
-    mantissa, _, power = plain.partition("e")
-    whole, _, decimals = mantissa.partition(".")
-    unit = 10.0 ** -len(decimals) if decimals else 10.0 ** (len(whole) - len(whole.rstrip("0") or "0"))
-    return abs(float(plain) - value) <= 0.5001 * unit * 10.0 ** int(power or 0)
+from shown import ROOT, agrees, results, table, text_of
 
 
 def listed(cell: str) -> list[str]:
@@ -176,61 +162,6 @@ def test_the_misses_that_are_said_are_those_of_the_stored_benchmark():
         "Nelder-Mead, 5 starts": 101,
         "L-BFGS-B, 1 start": 329,
     }
-
-
-EMULATED = {
-    "chips: 24 x 16 cells": "chips",
-    "the same, exchange 30% low": "chips, h 30% low",
-    "the same, conductivity 20% low": "chips, k 20% low",
-    "the same, both low": "chips, both low",
-    "chips: 12 x 8 cells": "chips, 12 x 8 cells",
-    "chips: an unrelated function": "chips, useless",
-    "cantilever: 10 cells": "cantilever",
-    "cantilever: an unrelated function": "cantilever, useless",
-    "bracket: 432 of 24 x 24 cells": "bracket",
-    "tidal: 24 x 6 cells, 96 steps": "tidal",
-}
-
-
-def test_the_table_of_emulators_is_that_of_the_stored_benchmark():
-    data = results("benchmarks/results/emulated")
-    cases = {case["case"]: case for case in data["cases"]}
-    rows = {row["emulator"]: row for row in table("docs/fields.md", "emulator | emulated")}
-    assert (data["seeds"], data["limit"]) == (5, 40) and rows.keys() == EMULATED.keys()
-    for said, name in EMULATED.items():
-        for method in ("emulated", "sobol start", "outputs alone", "gp_ei"):
-            runs = [str(run["runs"] or "-") for run in cases[name].get(method, [])]
-            assert rows[said][method] == ", ".join(runs)
-        predicted = cases[name].get("emulated_field of 12") or cases[name]["emulated_gp of 12"]
-        assert agrees(rows[said]["error of 12 results"], median(predicted["error"]))
-        assert agrees(rows[said]["held"], median(predicted["held"]))
-    alone = [median(cases[name]["exact_gp of 12"]["error"]) for name in ("chips", "cantilever")]
-    found = re.search(r"The results alone have an error of\s+(\S+) K and (\S+) J", text_of("docs/fields.md"))
-    assert found is not None and all(agrees(*pair) for pair in zip(found.groups(), alone, strict=True))
-
-
-def test_the_table_of_intervals_that_hold_is_that_of_the_stored_benchmark():
-    cases = {case["case"]: case for case in results("benchmarks/results/emulated")["cases"]}
-    learners = {"emulated_field": ("of fields: 6", "12", "30"), "emulated_gp": ("outputs alone: 6", "of 12", "of 30")}
-    for row in table("docs/fields.md", "emulator | of fields: 6"):
-        case = cases[EMULATED[row["emulator"]]]
-        for learner, columns in learners.items():
-            for column, n in zip(columns, (6, 12, 30), strict=True):
-                found = case.get(f"{learner} of {n}")
-                assert row[column] == "" if found is None else agrees(row[column], median(found["held"]))
-    basis = [median(row["held"] for row in results("benchmarks/results/reduced")[f"of {n}"]) for n in (5, 8, 12, 20)]
-    said = re.search(r"after 5, 8, 12 and 20 results: (\S+), (\S+), (\S+) and (\S+) by", text_of("docs/fields.md"))
-    assert said is not None and all(agrees(*pair) for pair in zip(said.groups(), basis, strict=True))
-
-
-def test_the_table_of_calibrated_coefficients_is_that_of_the_stored_benchmark():
-    cases = {case["case"]: case for case in results("benchmarks/results/emulated")["cases"]}
-    rows = table("docs/fields.md", "emulator of chips | stated values")
-    names = [EMULATED.get(row["emulator of chips"]) or EMULATED[f"chips: {row['emulator of chips']}"] for row in rows]
-    assert names == list(EMULATED.values())[:5]
-    for row, name in zip(rows, names, strict=True):
-        for column, learner in (("stated values", "emulated_field, stated values"), ("calibrated", "emulated_field")):
-            assert agrees(row[column], median(cases[name][f"{learner} of 12"]["error"])), (name, column)
 
 
 def test_the_table_of_conditions_is_that_of_the_stored_benchmark():
