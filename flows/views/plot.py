@@ -13,6 +13,7 @@ from fieldcraft.flows.analysis.emulated_fields import Beside, beside
 from fieldcraft.flows.charts.chart import labelled
 from fieldcraft.flows.charts.front import pairs
 from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.products import Trained
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.views.charts import (
     BEST,
@@ -65,7 +66,7 @@ def draw(settings: Settings, ledger: Ledger, campaign: CampaignRecord, file: Pat
     if field is not None:
         panels.insert(0, lambda axis: over_field(axis, campaign, trials, field, optimum))
     if (twice := beside_emulator(settings, wired, ledger, campaign, trials)) is not None:
-        panels += [*_against_emulator(twice), *_of_equation(wired, ledger.products(campaign.name))]
+        panels += [*_against_emulator(twice), *of_equation(wired, ledger.products(campaign.name))]
     rows = 2 if len(panels) > 3 else 1
     columns = -(-len(panels) // rows)
     figure = new_figure(5.5 * columns, 4.4 * rows)
@@ -151,10 +152,12 @@ def _against_emulator(twice: Beside) -> list[Callable[[Any], None]]:
     ]
 
 
-def _of_equation(wired: Campaign, products: Sequence[Product]) -> list[Callable[[Any], None]]:
+def of_equation(wired: Campaign, products: Sequence[Product]) -> list[Callable[[Any], None]]:
     """Panels of the coefficients that each model fitted, and of what the fields leave of the equation with them."""
-    stated = () if wired.problem.parametric is None else wired.problem.parametric.coefficients
-    told = [(made.payload["seen"]["count"], made.payload["metrics"]) for made in products if made.step == "train"]
+    known = () if wired.problem.parametric is None else wired.problem.parametric.coefficients
+    stated = [each for each in known if each.value]  # nothing is a share of none
+    models = [Trained.of(product) for product in products if product.step == "train"]
+    told = [(model.count, model.metrics) for model in models]
     fitted = [(count, found) for count, found in told if all(f"coefficient.{each.name}" in found for each in stated)]
     judged = [(count, found["equation_residual"]) for count, found in told if "equation_residual" in found]
 
@@ -163,15 +166,20 @@ def _of_equation(wired: Campaign, products: Sequence[Product]) -> list[Callable[
             shares = [found[f"coefficient.{each.name}"] / each.value for _, found in fitted]
             axis.plot([count for count, _ in fitted], shares, f"{marker}-", mfc="none", label=each.name)
         axis.axhline(1.0, color=INK, linestyle=":", label="as stated")
-        axis.set(xlabel="results known", ylabel="share of the stated value", title="coefficients fitted to the fields")
-        axis.legend()
-        whole_numbers(axis)
+        _by_results(axis, "coefficient by its stated value")
 
     def residual(axis: Any) -> None:
-        axis.semilogy(*zip(*judged, strict=True), "o-", color=BEST, label="left by the fields")
-        axis.axhline(DOUBTFUL, color=INK, linestyle=":", label="as much as a wrong equation leaves, or more")
-        axis.set(xlabel="results known", ylabel="share of its largest term", title="evidence for the equation")
-        axis.legend()
-        whole_numbers(axis)
+        axis.plot(*zip(*judged, strict=True), "o-", color=BEST, label="left by the fields")
+        axis.axhline(DOUBTFUL, color=INK, linestyle=":", label="by a wrong equation, or more")
+        axis.set_yscale("log")
+        axis.yaxis.set_major_formatter("{x:g}")
+        _by_results(axis, "share of the equation's largest term")
 
     return [*([coefficients] if stated and fitted else []), *([residual] if judged else [])]
+
+
+def _by_results(axis: Any, label: str) -> None:
+    """Axes by the number of results that a model knows, and a legend that hides none of it."""
+    axis.set(xlabel="results known", ylabel=label)
+    axis.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4)
+    whole_numbers(axis)

@@ -13,6 +13,8 @@ from small import SEARCH, finish
 from fieldcraft.flows.cli import main
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
+from fieldcraft.flows.views.charts import new_figure
+from fieldcraft.flows.views.plot import DOUBTFUL, of_equation
 from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.observations import observations
 from fieldcraft.flows.wiring.physics.emulators import emulators_of
@@ -70,7 +72,7 @@ def run(tmp_path, plugins, **changes):
     return campaign, open_ledger(settings.ledger).trials("rod")
 
 
-def test_a_campaign_fits_the_coefficients_to_its_fields_and_says_so(tmp_path, plugins, capsys):
+def test_a_campaign_fits_the_coefficients_to_its_fields_and_says_and_draws_them(tmp_path, plugins, capsys):
     campaign, trials = run(tmp_path, plugins)
     said = trials[-1].origin.remarks["coefficients"]
     words = (
@@ -83,6 +85,15 @@ def test_a_campaign_fits_the_coefficients_to_its_fields_and_says_so(tmp_path, pl
     evidence = r"the fields leave (\S+) of its largest term by the stated coefficients, and (\S+) by the fitted ones"
     stated, fitted = map(float, re.fullmatch(evidence, trials[-1].origin.remarks["equation"]).groups())
     assert stated > 0.5 and fitted < 0.01
+
+    coefficients, residual = of_equation(campaign, open_ledger(campaign.settings.ledger).products("rod"))
+    axes = new_figure(8.0, 4.0).subplots(1, 2)
+    coefficients(axes[0])
+    residual(axes[1])
+    loss, conductance, _ = axes[0].lines
+    assert list(loss.get_xdata()) == list(range(4, len(trials)))
+    assert [loss.get_ydata()[-1], conductance.get_ydata()[-1]] == pytest.approx([2.0 / 10, 1.5 / 1], rel=0.01)
+    assert axes[1].lines[0].get_ydata()[-1] < 0.01 < DOUBTFUL
 
     data = observations(campaign, trials, None)
     posterior = EmulatedField().fit(data, np.random.default_rng(0), None, no_report)
