@@ -17,8 +17,9 @@ import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
 from fieldcraft.models.gaussian.covariance import CORRELATIONS, scaled_squares
-from fieldcraft.models.gaussian.fit import NOISE, LogNormal, scale_prior
+from fieldcraft.models.gaussian.fit import NOISE
 from fieldcraft.models.linear.fourier_features import Kernel
+from fieldcraft.models.numerics.length_scales import LogNormal, wide_prior
 from fieldcraft.models.numerics.searches import minimize
 from fieldcraft.models.observations import Array
 
@@ -118,10 +119,10 @@ class Density:
             ValueError: neither gave a finite density.
         """
         d, n = self.X.shape[1], len(self.X)
-        scale = scale_prior(d)
+        scale = wide_prior(d)
         v = self.priors.noise
-        tail = [] if self.noise is not None else [v.location - v.spread**2]
-        shared = np.full(d, scale.location - scale.spread**2)
+        tail = [] if self.noise is not None else [v.mode]
+        shared = np.full(d, scale.mode)
         starts = [
             np.array([*shared, size, rho, *tail]) for size, rho in ((self.priors.size, self.natural), (-0.1, 0.0))
         ]
@@ -149,7 +150,7 @@ class Density:
 
     def _priors(self, theta: Array) -> list[tuple[float, Array | float, slice | int]]:
         d = self.X.shape[1]
-        scales, by_scales = scale_prior(d).log_density(theta[:d])
+        scales, by_scales = wide_prior(d).log_density(theta[:d])
         priors, spread = self.priors, self.priors.rho_sd * self.natural
         size, rho = (float(theta[d]) - priors.size) / priors.size_sd, (float(theta[d + 1]) - self.natural) / spread
         found: list[tuple[float, Array | float, slice | int]] = [
