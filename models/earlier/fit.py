@@ -19,7 +19,7 @@ from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 from fieldcraft.models.gaussian.covariance import CORRELATIONS, scaled_squares
 from fieldcraft.models.gaussian.fit import NOISE
 from fieldcraft.models.linear.fourier_features import Kernel
-from fieldcraft.models.numerics.length_scales import LogNormal, wide_prior
+from fieldcraft.models.numerics.length_scales import LONGER, LogNormal, scale_prior
 from fieldcraft.models.numerics.searches import minimize
 from fieldcraft.models.observations import Array
 
@@ -113,19 +113,20 @@ class Density:
         return -math.inf, np.zeros_like(theta)
 
     def maximised(self) -> Coupled:
-        """Hyper-parameters of the largest density that is reached from the priors' modes, with rho and without.
+        """Hyper-parameters of the largest density that is reached.
+
+        Ascents begin at the priors' modes, with rho and without, and at longer length scales with rho.
 
         Raises:
-            ValueError: neither gave a finite density.
+            ValueError: none gave a finite density.
         """
         d, n = self.X.shape[1], len(self.X)
-        scale = wide_prior(d)
+        scale = scale_prior(d)
         v = self.priors.noise
         tail = [] if self.noise is not None else [v.mode]
-        shared = np.full(d, scale.mode)
-        starts = [
-            np.array([*shared, size, rho, *tail]) for size, rho in ((self.priors.size, self.natural), (-0.1, 0.0))
-        ]
+        size, rho = self.priors.size, self.natural
+        begins = (scale.mode, size, rho), (scale.mode + LONGER, size, rho), (scale.mode, -0.1, 0.0)
+        starts = [np.array([*np.full(d, shared), size, rho, *tail]) for shared, size, rho in begins]
         wide = 10 * self.natural
         bounds = [(math.log(scale.least), None)] * d + [_SIZES, (-wide, wide)] + [(math.log(v.least), None)] * len(tail)
 
@@ -150,7 +151,7 @@ class Density:
 
     def _priors(self, theta: Array) -> list[tuple[float, Array | float, slice | int]]:
         d = self.X.shape[1]
-        scales, by_scales = wide_prior(d).log_density(theta[:d])
+        scales, by_scales = scale_prior(d).log_density(theta[:d])
         priors, spread = self.priors, self.priors.rho_sd * self.natural
         size, rho = (float(theta[d]) - priors.size) / priors.size_sd, (float(theta[d + 1]) - self.natural) / spread
         found: list[tuple[float, Array | float, slice | int]] = [

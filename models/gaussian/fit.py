@@ -26,7 +26,7 @@ from scipy.spatial.distance import pdist, squareform
 from fieldcraft.models.gaussian.covariance import CORRELATIONS
 from fieldcraft.models.gaussian.hyperparameters import around
 from fieldcraft.models.linear.fourier_features import Kernel
-from fieldcraft.models.numerics.length_scales import Either, LogNormal, scale_prior
+from fieldcraft.models.numerics.length_scales import LONGER, Either, LogNormal, ScalePrior, scale_prior
 from fieldcraft.models.numerics.milestones import ByDigest, beginning
 from fieldcraft.models.numerics.searches import minimize
 from fieldcraft.models.observations import Array, Observations
@@ -37,9 +37,6 @@ _REFUSED = 1e12
 _ACCURACY = 1e-6
 # Seeds of the draws from the priors and of the order in which trials are taken: a fit is a function of its data alone.
 _DRAWS, _ORDER = 11, 12
-# So many times as long as at the priors' mode are the length scales of the second start: near the mode an ascent sees
-# the narrow one of their two priors alone.
-_LONGER = 4.0
 # Trials up to which the ascents from all starts take all of them; of more the best start alone does.
 _SMALL = 250
 # Trials up to which all ascents make their steps together: of more, arithmetic takes the time, and not calls. It takes
@@ -62,6 +59,7 @@ class LogPosterior:
         targets: Shape (n,).
         noise: v if it is known.
         readings: w, shape (n,); None where it is zero.
+        prior: Function from d to the prior of the length scales.
     """
 
     kernel: Kernel
@@ -69,6 +67,7 @@ class LogPosterior:
     targets: Array
     noise: float | None
     readings: Array | None = field(default=None, kw_only=True)
+    prior: ScalePrior = field(default=scale_prior, kw_only=True)
 
     def __call__(self, theta: Array) -> tuple[float, Array]:
         """The density at theta and its gradient; minus infinity and zeros where it is not finite.
@@ -115,7 +114,7 @@ class LogPosterior:
         for prior, part in self.priors(size):
             found[:, part] = np.maximum(prior.location + prior.spread * found[:, part], math.log(prior.least))
             found[:2, part] = prior.mode
-        found[1:2, :d] += math.log(_LONGER)
+        found[1:2, :d] += LONGER
         return list(found)
 
     def likeliest(self, n: int) -> tuple[float, Array]:
@@ -147,7 +146,7 @@ class LogPosterior:
     def priors(self, size: int) -> list[tuple[LogNormal | Either, slice]]:
         """Priors of so many parameters theta, each with its place among them."""
         d = self.X.shape[1]
-        return [(scale_prior(d), slice(0, d)), (NOISE, slice(d, size))]
+        return [(self.prior(d), slice(0, d)), (NOISE, slice(d, size))]
 
     def _covariance(self, correlations: Array, theta: Array) -> Array:
         """S, shape (n, n), of the correlations of the pairs, shape (n (n - 1) / 2,)."""
@@ -290,6 +289,7 @@ class Question:
         starts: Ascents at a milestone, from the priors' modes and from draws from the priors.
         most: Trials that they are fitted to at most.
         trials: The trials.
+        prior: See ``LogPosterior``.
     """
 
     kernel: Kernel
@@ -297,6 +297,7 @@ class Question:
     starts: int
     most: int
     trials: ByDigest
+    prior: ScalePrior = scale_prior
 
     def answer(self) -> Found:
         """The hyper-parameters; a process keeps those at milestones.
@@ -337,7 +338,8 @@ class Question:
         rows = _spread(len(data), self.most)
         noise, w = stated_noise(data, known=self.known)
         readings = None if w is None else w[rows]
-        return LogPosterior(self.kernel, (data.X[rows] + 1) / 2, data.targets[rows], noise, readings=readings), rows
+        X, targets = (data.X[rows] + 1) / 2, data.targets[rows]
+        return LogPosterior(self.kernel, X, targets, noise, readings=readings, prior=self.prior), rows
 
 
 @lru_cache(maxsize=64)

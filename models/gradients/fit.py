@@ -25,7 +25,7 @@ from fieldcraft.models.gaussian.fit import Found, LogPosterior, known_noise
 from fieldcraft.models.gradients.covariance import PRIOR_SLOPES, joint
 from fieldcraft.models.linear.conditioning import Factor
 from fieldcraft.models.linear.fourier_features import Kernel
-from fieldcraft.models.numerics.length_scales import Either, LogNormal
+from fieldcraft.models.numerics.length_scales import Either, LogNormal, wide_prior
 from fieldcraft.models.numerics.milestones import ByDigest, beginning
 from fieldcraft.models.observations import Array, Observations
 
@@ -182,7 +182,8 @@ class JointQuestion:
         data = self.trials.data
         noise = known_noise(data) if self.known else None
         slopes = 2 * told(data)
-        return JointLogPosterior(self.kernel, (data.X + 1) / 2, data.targets, noise, slopes, self.blurred)
+        X = (data.X + 1) / 2
+        return JointLogPosterior(self.kernel, X, data.targets, noise, slopes, self.blurred, prior=wide_prior)
 
     def _found(self, theta: Array, reached: float) -> Found:
         return Found(theta, reached, np.arange(len(self.trials.data)))

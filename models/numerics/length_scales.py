@@ -9,6 +9,7 @@ the two compete, for all coordinates at once.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +31,9 @@ _TANGENT = {"sine": 0.41, "erf": 0.41, "tanh": 0.41, "relu": 0.5}
 # trials then foretell; results of rugged ones make the shorter scale the more probable.
 _SMOOTH = 3.0
 
+
+LONGER = math.log(4.0)
+"""How far beyond the mode of ``scale_prior`` a second ascent begins: near it, an ascent sees the narrow prior alone."""
 
 # Least length scale of a stationary kernel over [0, 1]: BoTorch's.
 _LEAST = 0.025
@@ -57,9 +61,11 @@ class LogNormal:
 
 @dataclass(frozen=True)
 class Either:
-    """Prior of k positive parameters that all have the one prior or all the other, each as probable as not.
+    """Prior of k positive parameters that all have the one prior or all the other.
 
-    Draws, bounds and the mode are those of ``wide``.
+    A density is searched for its height, and a narrow prior is the higher, by the ratio of the spreads for each
+    parameter, also where the data leave that free. The root of it is taken back: ``wide`` is the more probable by
+    (ratio of the spreads)^(k/2). Draws, bounds and the mode are those of ``wide``.
 
     Args:
         wide: The one prior.
@@ -92,9 +98,14 @@ class Either:
     def log_density(self, log_p: Array) -> tuple[Array, Array]:
         """Log of the density of p, shape (...), and the derivative by each log p, for log p (..., k)."""
         (one, by_one), (other, by_other) = self.wide.log_density(log_p), self.narrow.log_density(log_p)
-        value = np.logaddexp(one, other)
-        share = np.exp(one - value)[..., None]
-        return value - math.log(2), share * by_one + (1 - share) * by_other
+        odds = 0.5 * log_p.shape[-1] * math.log(self.wide.spread / self.narrow.spread)
+        value = np.logaddexp(one + odds, other)
+        share = np.exp(one + odds - value)[..., None]
+        return value - np.logaddexp(odds, 0.0), share * by_one + (1 - share) * by_other
+
+
+ScalePrior = Callable[[int], LogNormal | Either]
+"""Prior of d length scales over the unit cube."""
 
 
 def wide_prior(d: int) -> LogNormal:

@@ -70,7 +70,8 @@ def hand_log_posterior(posterior, kernel, scales, noise, constant):
     root = math.sqrt(2)
     wide = stats.lognorm(s=math.sqrt(3), scale=root * math.exp(math.sqrt(2))).logpdf(scales).sum()
     narrow = stats.lognorm(s=0.5, scale=root * math.exp(math.sqrt(2) - 3 + 0.25)).logpdf(scales).sum()
-    priors = np.logaddexp(wide, narrow) - math.log(2)
+    odds = math.log(math.sqrt(3) / 0.5)  # of the wide prior: the ratio of the spreads, to the power d / 2
+    priors = np.logaddexp(wide + odds, narrow) - math.log(1 + math.exp(odds))
     return likelihood + priors + stats.lognorm(s=1.0, scale=math.exp(-4.0)).logpdf(noise)
 
 

@@ -57,7 +57,7 @@ def botorch_model(kernel, known, inputs=X, targets=T):
 
 
 class EitherOfBoth(Prior):
-    """Half the density under one prior and half of that under the other, for all length scales together."""
+    """Density of all length scales together, under one prior or the other."""
 
     arg_constraints: ClassVar = {}
 
@@ -66,7 +66,9 @@ class EitherOfBoth(Prior):
         self.parts = [double(prior.wide), double(prior.narrow)]
 
     def log_prob(self, x):
-        return torch.stack([part.log_prob(x).sum() for part in self.parts]).logsumexp(0) - math.log(2)
+        odds = (math.sqrt(3) / 0.5) ** (x.numel() / 2)
+        shares = torch.tensor([odds, 1.0], dtype=torch.float64) / (1 + odds)
+        return (torch.stack([part.log_prob(x).sum() for part in self.parts]) + shares.log()).logsumexp(0)
 
 
 def double(prior):

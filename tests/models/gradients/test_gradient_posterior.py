@@ -111,10 +111,7 @@ def test_the_density_of_the_hyper_parameters_is_that_of_the_rows_with_the_priors
     d = data()
     rows = np.count_nonzero(~np.isnan(told(d)))  # the unit cube is half as wide: each derivative twice as large
     scales, v = posterior.scales.numpy() / 2, posterior.metrics["noise_sd"] ** 2
-    root = math.sqrt(2)
-    wide = stats.lognorm(s=math.sqrt(3), scale=root * math.exp(math.sqrt(2))).logpdf(scales).sum()
-    narrow = stats.lognorm(s=0.5, scale=root * math.exp(math.sqrt(2) - 3 + 0.25)).logpdf(scales).sum()
-    priors = np.logaddexp(wide, narrow) - math.log(2)
+    priors = stats.lognorm(s=math.sqrt(3), scale=math.exp(math.sqrt(2) + 0.5 * math.log(2))).logpdf(scales).sum()
     priors += stats.lognorm(s=1.0, scale=math.exp(-4.0)).logpdf(v)
     expected = likelihood - rows * math.log(2) + priors
     assert posterior.metrics["log_posterior"] == pytest.approx(expected, abs=1e-4)
