@@ -392,5 +392,13 @@ def test_the_table_of_priors_is_that_of_the_stored_campaigns():
                 error = stdev(ends) / len(ends) ** 0.5 if ends else 0.0
                 said = f"{fmean(ends):.3g} ({error:.2g}), {len(ends)}" if ends else "-"
                 assert row[method + when] == said, (row["problem"], method, when)
-    told = {f"{row['problem']} | {method}" for row in rows for method in ("gp_ei", "auto")}
-    assert {key.rsplit(" | ", 1)[0] for stored in files.values() for key in stored} <= told
+    campaigns = {key.rsplit(" | ", 1)[0] for stored in files.values() for key, one in stored.items() if "end" in one}
+    assert campaigns <= {f"{row['problem']} | {method}" for row in rows for method in ("gp_ei", "auto")}
+    fits = table("docs/methods.md", "trials of | exact_gp before")
+    for row in fits:
+        for surrogate in ("exact_gp", "additive_gp"):
+            for when, stored in files.items():
+                one = stored[f"{row['trials of']} | {surrogate}"]
+                assert row[surrogate + when] == f"{one['density']:.2f} ({one['error']:.2f})", (row, surrogate, when)
+    told = {f"{row['trials of']} | {surrogate}" for row in fits for surrogate in ("exact_gp", "additive_gp")}
+    assert {key for stored in files.values() for key, one in stored.items() if "density" in one} == told
