@@ -17,8 +17,9 @@ import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
 from fieldcraft.models.gaussian.covariance import CORRELATIONS, scaled_squares
-from fieldcraft.models.gaussian.fit import NOISE, LogNormal, scale_prior
+from fieldcraft.models.gaussian.fit import NOISE
 from fieldcraft.models.linear.fourier_features import Kernel
+from fieldcraft.models.numerics.length_scales import LONGER, LogNormal, scale_prior
 from fieldcraft.models.numerics.searches import minimize
 from fieldcraft.models.observations import Array
 
@@ -112,19 +113,20 @@ class Density:
         return -math.inf, np.zeros_like(theta)
 
     def maximised(self) -> Coupled:
-        """Hyper-parameters of the largest density that is reached from the priors' modes, with rho and without.
+        """Hyper-parameters of the largest density that is reached.
+
+        Ascents begin at the priors' modes, with rho and without, and at longer length scales with rho.
 
         Raises:
-            ValueError: neither gave a finite density.
+            ValueError: none gave a finite density.
         """
         d, n = self.X.shape[1], len(self.X)
         scale = scale_prior(d)
         v = self.priors.noise
-        tail = [] if self.noise is not None else [v.location - v.spread**2]
-        shared = np.full(d, scale.location - scale.spread**2)
-        starts = [
-            np.array([*shared, size, rho, *tail]) for size, rho in ((self.priors.size, self.natural), (-0.1, 0.0))
-        ]
+        tail = [] if self.noise is not None else [v.mode]
+        size, rho = self.priors.size, self.natural
+        begins = (scale.mode, size, rho), (scale.mode + LONGER, size, rho), (scale.mode, -0.1, 0.0)
+        starts = [np.array([*np.full(d, shared), size, rho, *tail]) for shared, size, rho in begins]
         wide = 10 * self.natural
         bounds = [(math.log(scale.least), None)] * d + [_SIZES, (-wide, wide)] + [(math.log(v.least), None)] * len(tail)
 

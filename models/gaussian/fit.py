@@ -26,7 +26,7 @@ from scipy.spatial.distance import pdist, squareform
 from fieldcraft.models.gaussian.covariance import CORRELATIONS
 from fieldcraft.models.gaussian.hyperparameters import around
 from fieldcraft.models.linear.fourier_features import Kernel
-from fieldcraft.models.numerics.length_scales import STATIONARY_SD, unit_mean
+from fieldcraft.models.numerics.length_scales import LONGER, Either, LogNormal, ScalePrior, scale_prior
 from fieldcraft.models.numerics.milestones import ByDigest, beginning
 from fieldcraft.models.numerics.searches import minimize
 from fieldcraft.models.observations import Array, Observations
@@ -44,29 +44,9 @@ _SMALL = 250
 _TOGETHER = 100
 
 
-@dataclass(frozen=True)
-class LogNormal:
-    """Prior of a positive parameter p: log p ~ N(location, spread^2), and p is no less than ``least``."""
-
-    location: float
-    spread: float
-    least: float
-
-    def log_density(self, log_p: Array) -> tuple[Array, Array]:
-        """Sum of the log densities of p, shape (...), and the derivative by each log p, for log p (..., k)."""
-        z = (log_p - self.location) / self.spread
-        normaliser = log_p.shape[-1] * math.log(self.spread * math.sqrt(2 * math.pi))
-        return -0.5 * (z * z).sum(axis=-1) - log_p.sum(axis=-1) - normaliser, -z / self.spread - 1
-
-
 NOISE = LogNormal(location=-4.0, spread=1.0, least=1e-6)
 """BoTorch's prior of the noise variance of standardised targets, whose least value there is 1e-4: too much for optima
 that lie on the edge of constraints, which are then believed known to a hundredth of their spread only."""
-
-
-def scale_prior(d: int) -> LogNormal:
-    """BoTorch's prior of each of d length scales over the unit cube (Hvarfner et al., 2024)."""
-    return LogNormal(location=unit_mean(d), spread=STATIONARY_SD, least=0.025)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +59,7 @@ class LogPosterior:
         targets: Shape (n,).
         noise: v if it is known.
         readings: w, shape (n,); None where it is zero.
+        prior: Function from d to the prior of the length scales.
     """
 
     kernel: Kernel
@@ -86,6 +67,7 @@ class LogPosterior:
     targets: Array
     noise: float | None
     readings: Array | None = field(default=None, kw_only=True)
+    prior: ScalePrior = field(default=scale_prior, kw_only=True)
 
     def __call__(self, theta: Array) -> tuple[float, Array]:
         """The density at theta and its gradient; minus infinity and zeros where it is not finite.
@@ -122,13 +104,17 @@ class LogPosterior:
         return [(bound, None) for bound in least]
 
     def starts(self, n: int) -> list[Array]:
-        """n thetas from which to ascend: the priors' modes, then draws from the priors, the same every time."""
-        size = self.X.shape[1] + (self.noise is None)
+        """n thetas from which to ascend, the same every time.
+
+        They are the priors' modes, the same with longer length scales, and draws from the priors.
+        """
+        d = self.X.shape[1]
+        size = d + (self.noise is None)
         found = np.random.default_rng(_DRAWS).standard_normal((n, size))
         for prior, part in self.priors(size):
-            # The mode of a log-normal density lies below the median by the square of the spread.
-            found[0, part] = -prior.spread
             found[:, part] = np.maximum(prior.location + prior.spread * found[:, part], math.log(prior.least))
+            found[:2, part] = prior.mode
+        found[1:2, :d] += LONGER
         return list(found)
 
     def likeliest(self, n: int) -> tuple[float, Array]:
@@ -157,10 +143,10 @@ class LogPosterior:
             )
         return best
 
-    def priors(self, size: int) -> list[tuple[LogNormal, slice]]:
+    def priors(self, size: int) -> list[tuple[LogNormal | Either, slice]]:
         """Priors of so many parameters theta, each with its place among them."""
         d = self.X.shape[1]
-        return [(scale_prior(d), slice(0, d)), (NOISE, slice(d, size))]
+        return [(self.prior(d), slice(0, d)), (NOISE, slice(d, size))]
 
     def _covariance(self, correlations: Array, theta: Array) -> Array:
         """S, shape (n, n), of the correlations of the pairs, shape (n (n - 1) / 2,)."""
@@ -303,6 +289,7 @@ class Question:
         starts: Ascents at a milestone, from the priors' modes and from draws from the priors.
         most: Trials that they are fitted to at most.
         trials: The trials.
+        prior: See ``LogPosterior``.
     """
 
     kernel: Kernel
@@ -310,6 +297,7 @@ class Question:
     starts: int
     most: int
     trials: ByDigest
+    prior: ScalePrior = scale_prior
 
     def answer(self) -> Found:
         """The hyper-parameters; a process keeps those at milestones.
@@ -350,7 +338,8 @@ class Question:
         rows = _spread(len(data), self.most)
         noise, w = stated_noise(data, known=self.known)
         readings = None if w is None else w[rows]
-        return LogPosterior(self.kernel, (data.X[rows] + 1) / 2, data.targets[rows], noise, readings=readings), rows
+        X, targets = (data.X[rows] + 1) / 2, data.targets[rows]
+        return LogPosterior(self.kernel, X, targets, noise, readings=readings, prior=self.prior), rows
 
 
 @lru_cache(maxsize=64)

@@ -21,10 +21,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fieldcraft.models.gaussian.fit import Found, LogNormal, LogPosterior, known_noise
+from fieldcraft.models.gaussian.fit import Found, LogPosterior, known_noise
 from fieldcraft.models.gradients.covariance import PRIOR_SLOPES, joint
 from fieldcraft.models.linear.conditioning import Factor
 from fieldcraft.models.linear.fourier_features import Kernel
+from fieldcraft.models.numerics.length_scales import Either, LogNormal, wide_prior
 from fieldcraft.models.numerics.milestones import ByDigest, beginning
 from fieldcraft.models.observations import Array, Observations
 
@@ -102,7 +103,7 @@ class JointLogPosterior(LogPosterior):
         most = math.log(max(float(np.nanmean(self.slopes**2)), BLUR.least))
         return [np.append(each, [most] * self.blurred) for each in super().starts(n)]
 
-    def priors(self, size: int) -> list[tuple[LogNormal, slice]]:
+    def priors(self, size: int) -> list[tuple[LogNormal | Either, slice]]:
         """Priors of so many parameters theta, that of b last (see ``LogPosterior``)."""
         own = super().priors(size - self.blurred)
         return [*own, (BLUR, slice(size - 1, size))] if self.blurred and size > self._sizes else own
@@ -181,7 +182,8 @@ class JointQuestion:
         data = self.trials.data
         noise = known_noise(data) if self.known else None
         slopes = 2 * told(data)
-        return JointLogPosterior(self.kernel, (data.X + 1) / 2, data.targets, noise, slopes, self.blurred)
+        X = (data.X + 1) / 2
+        return JointLogPosterior(self.kernel, X, data.targets, noise, slopes, self.blurred, prior=wide_prior)
 
     def _found(self, theta: Array, reached: float) -> Found:
         return Found(theta, reached, np.arange(len(self.trials.data)))

@@ -29,7 +29,7 @@ from fieldcraft.models.surrogates.sampled_linear import SampledLinear
 from fieldcraft.models.surrogates.warm_gp import WarmGP
 
 _KNOWN: Mapping[str, Surrogate] = {
-    "exact_gp": ExactGP(restarts=0),
+    "exact_gp": ExactGP(restarts=1),
     "additive_gp": AdditiveGP(),
     "sampled_linear": SampledLinear(),
     "warm_gp": WarmGP(),

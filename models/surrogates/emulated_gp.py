@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -20,6 +20,7 @@ from fieldcraft.models.gradients.posterior import GradientPosterior
 from fieldcraft.models.gradients.rows import Values, ValuesAndSlopes
 from fieldcraft.models.linear.fourier_features import Kernel
 from fieldcraft.models.numerics.digests import refuse_other_data, stamped
+from fieldcraft.models.numerics.length_scales import wide_prior
 from fieldcraft.models.numerics.states import named, part
 from fieldcraft.models.observations import Array, Emulator, Observations
 from fieldcraft.models.selection.predictive_score import LEAST_SD
@@ -126,7 +127,7 @@ class EmulatedGP:
         process = self._process()
         if process.joins(difference):
             return _Believed.one(process.joined(difference, blurred=True))
-        asked = process.question(difference)
+        asked = replace(process.question(difference), prior=wide_prior)
         if len(difference) > _FEW:
             return _Believed.one(process.at(difference, asked.answer()))
         return self._several(difference, *asked.several(_DRAWS))

@@ -1,4 +1,4 @@
-"""Exact Gaussian process (Rasmussen and Williams, 2006, ch. 2), under BoTorch's priors."""
+"""Exact Gaussian process (Rasmussen and Williams, 2006, ch. 2)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -33,14 +33,15 @@ _COPIES = 12
 class ExactGP:
     """Gaussian process with a constant mean and one length scale for each encoded coordinate.
 
-    The hyper-parameters maximise the marginal likelihood times BoTorch's dimension-scaled priors (Hvarfner et al.,
-    2024); the output scale is one, since the targets are standardised. They are fitted again at every trial: from
-    several starts up to 50 trials and whenever their number has grown by a tenth, else from the last such fit, so that
-    they depend on the trials alone. Above ``n_fitted`` trials they are fitted to that many, spread over all, and above
+    The hyper-parameters maximise the marginal likelihood times their priors. All length scales together have BoTorch's
+    dimension-scaled prior (Hvarfner et al., 2024) or one that is narrow about the same mode; the output scale is one,
+    since the targets are standardised. They are fitted again at every trial: from several starts up to 50 trials and
+    whenever their number has grown by a tenth, else from the last such fit, so that they depend on the trials alone.
+    Above ``n_fitted`` trials they are fitted to that many, spread over all, and above
     ``n_exact`` the process goes through 700 inducing points, half of them the best designs (Snelson and Ghahramani,
     2006); ``remarks`` states either.
 
-    Where simulations return gradients, it learns from them too, with the same priors, and draws are pathwise. Values
+    Where simulations return gradients, it learns from them too, with BoTorch's prior, and draws are pathwise. Values
     and derivatives are 1,000 at most: of more the gradients of the best trials count, and ``remarks`` states it.
 
     Args:
@@ -49,8 +50,9 @@ class ExactGP:
         noise: Noise that all results have: "fitted" with the other hyper-parameters, or "known": taken from
             ``Observations.noise_sd``. The standard deviation that a single result states is known noise beside that
             which is fitted, and instead of that which is known.
-        restarts: Fits from parameters drawn from their priors, beside the one from the priors' modes, wherever a fit
-            has several starts. Of more than 250 trials a part chooses among their ends.
+        restarts: Fits beside the one from the priors' modes, wherever a fit has several starts: from longer length
+            scales, then from parameters drawn from their priors. Of more than 250 trials a part chooses among their
+            ends.
         draw: Method to draw a function. "pathwise": a prior of random Fourier features, updated exactly; "joint": exact
             at ``n_skeleton`` Sobol points and kriged between them; "features": regression on ``n_features`` random
             Fourier features, whose variance is too small where n comes near their number.

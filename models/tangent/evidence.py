@@ -17,7 +17,7 @@ from torch import Tensor
 from fieldcraft.models.linear.conditioning import marginal_slope
 from fieldcraft.models.linear.spectrum import Spectrum
 from fieldcraft.models.linear.wide_sine import WideSine
-from fieldcraft.models.numerics.length_scales import TANGENT_SD
+from fieldcraft.models.numerics.length_scales import NARROW_SD
 from fieldcraft.models.numerics.milestones import ByDigest, beginning, thinned
 from fieldcraft.models.numerics.searches import minimize
 from fieldcraft.models.observations import Array, Observations
@@ -111,7 +111,7 @@ class Evidence:
     @property
     def spread(self) -> Array:
         """The prior's standard deviation of each parameter."""
-        scales = [TANGENT_SD] * (int(self.groups.max()) + 1)
+        scales = [NARROW_SD] * (int(self.groups.max()) + 1)
         return np.array([*scales, _OUTPUT_SD, _NOISE_SD])[: len(self.middle)]
 
     def _gram(self, v: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """The docs' tables of figures are those of the stored results, and what docs/examples.md counts is there."""
 
 import re
-from statistics import fmean, median
+from statistics import fmean, median, stdev
 from typing import Any
 
 import pytest
@@ -313,3 +313,26 @@ def test_the_table_of_a_studys_cells_is_that_of_the_stored_benchmark():
         now, before = found[name, "this"], found[name, "other"]
         told = {**now, "train before": before["train"], "all before": before["all"]}
         assert all(agrees(cell, told[title]) for title, cell in list(row.items())[1:]), row
+
+
+def test_the_table_of_priors_is_that_of_the_stored_campaigns():
+    files = {"": results("benchmarks/results/priors"), " before": results("benchmarks/results/priors_before")}
+    rows = table("docs/methods.md", "problem | gp_ei before")
+    for row in rows:
+        for method in ("gp_ei", "auto"):
+            for when, stored in files.items():
+                begins = f"{row['problem']} | {method} | "
+                ends = [one["end"] for key, one in stored.items() if key.startswith(begins)]
+                error = stdev(ends) / len(ends) ** 0.5 if ends else 0.0
+                said = f"{fmean(ends):.3g} ({error:.2g}), {len(ends)}" if ends else "-"
+                assert row[method + when] == said, (row["problem"], method, when)
+    campaigns = {key.rsplit(" | ", 1)[0] for stored in files.values() for key, one in stored.items() if "end" in one}
+    assert campaigns <= {f"{row['problem']} | {method}" for row in rows for method in ("gp_ei", "auto")}
+    fits = table("docs/methods.md", "trials of | exact_gp before")
+    for row in fits:
+        for surrogate in ("exact_gp", "additive_gp"):
+            for when, stored in files.items():
+                one = stored[f"{row['trials of']} | {surrogate}"]
+                assert row[surrogate + when] == f"{one['density']:.2f} ({one['error']:.2f})", (row, surrogate, when)
+    told = {f"{row['trials of']} | {surrogate}" for row in fits for surrogate in ("exact_gp", "additive_gp")}
+    assert {key for stored in files.values() for key, one in stored.items() if "density" in one} == told

@@ -199,7 +199,7 @@ def test_a_lightest_cantilever_is_found_within_twelve_trials(seed):
         made = RULE.fit(seen, rng([seed, len(X), 1]))
         X = np.vstack([X, RULE.propose(made, seen, NONE, BOX, 1, rng([seed, len(X), 2])).X])
     y, c = cantilever(X)
-    assert y[c[:, 0] <= 0].min() < 8.2
+    assert y[c[:, 0] <= 0].min() < 8.4
 
 
 def test_a_fit_interrupted_anywhere_goes_on_bit_for_bit(data):

@@ -67,7 +67,11 @@ def hand_log_posterior(posterior, kernel, scales, noise, constant):
     """Log marginal likelihood plus the log priors of Hvarfner et al. (2024); scales on [0, 1] inputs."""
     K = hand_kernel(posterior, kernel, (X + 1) / 2, (X + 1) / 2, scales) + noise * np.eye(len(X))
     likelihood = stats.multivariate_normal(np.full(len(X), constant), K).logpdf(data().targets)
-    priors = stats.lognorm(s=math.sqrt(3), scale=math.exp(math.sqrt(2) + 0.5 * math.log(2))).logpdf(scales).sum()
+    root = math.sqrt(2)
+    wide = stats.lognorm(s=math.sqrt(3), scale=root * math.exp(math.sqrt(2))).logpdf(scales).sum()
+    narrow = stats.lognorm(s=0.5, scale=root * math.exp(math.sqrt(2) - 3 + 0.25)).logpdf(scales).sum()
+    odds = math.log(math.sqrt(3) / 0.5)  # of the wide prior: the ratio of the spreads, to the power d / 2
+    priors = np.logaddexp(wide + odds, narrow) - math.log(1 + math.exp(odds))
     return likelihood + priors + stats.lognorm(s=1.0, scale=math.exp(-4.0)).logpdf(noise)
 
 

@@ -1,6 +1,7 @@
 """The log posterior of a Gaussian process's hyper-parameters, against GPyTorch's, its gradient, and its ascent."""
 
 import math
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -8,11 +9,12 @@ import torch
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from gpytorch.mlls import ExactMarginalLogLikelihood
-from gpytorch.priors import LogNormalPrior
+from gpytorch.priors import LogNormalPrior, Prior
 
-from fieldcraft.models.gaussian.fit import NOISE, Found, LogPosterior, Stacked, scale_prior, together
+from fieldcraft.models.gaussian.fit import NOISE, Found, LogPosterior, Stacked, together
 from fieldcraft.models.gaussian.hyperparameters import around
 from fieldcraft.models.gaussian.process import Fit, build
+from fieldcraft.models.numerics.length_scales import scale_prior, wide_prior
 
 KERNELS = ("matern12", "matern32", "matern52", "rbf")
 NOISES = (None, 0.03)
@@ -48,10 +50,25 @@ def botorch_model(kernel, known, inputs=X, targets=T):
     """With its priors in double precision: BoTorch's are rounded to single, which is seen in the eighth digit."""
     noise = None if known is None else torch.tensor(known, dtype=torch.float64)
     model = build(kernel, torch.tensor(inputs), torch.tensor(targets), noise)
-    model.covar_module.register_prior("lengthscale_prior", double(scale_prior(inputs.shape[1])), "lengthscale")
+    model.covar_module.register_prior("lengthscale_prior", EitherOfBoth(scale_prior(inputs.shape[1])), "lengthscale")
     if known is None:
         model.likelihood.noise_covar.register_prior("noise_prior", double(NOISE), "noise")
     return model
+
+
+class EitherOfBoth(Prior):
+    """Density of all length scales together, under one prior or the other."""
+
+    arg_constraints: ClassVar = {}
+
+    def __init__(self, prior):
+        super().__init__(validate_args=False)
+        self.parts = [double(prior.wide), double(prior.narrow)]
+
+    def log_prob(self, x):
+        odds = (math.sqrt(3) / 0.5) ** (x.numel() / 2)
+        shares = torch.tensor([odds, 1.0], dtype=torch.float64) / (1 + odds)
+        return (torch.stack([part.log_prob(x).sum() for part in self.parts]) + shares.log()).logsumexp(0)
 
 
 def double(prior):
@@ -66,11 +83,11 @@ def gpytorch_density(model: SingleTaskGP) -> float:
 
 
 @pytest.mark.parametrize("d", [1, 7])
-def test_the_priors_are_botorchs_and_the_least_values_those_of_the_model(d):
+def test_the_wide_prior_is_botorchs_and_the_least_values_those_of_the_model(d):
     model = build("rbf", torch.zeros((3, d), dtype=torch.float64), torch.zeros(3, dtype=torch.float64), None)
     scales, noises = model.covar_module, model.likelihood.noise_covar
     for ours, prior, bound in (
-        (scale_prior(d), scales.lengthscale_prior, scales.raw_lengthscale_constraint),
+        (wide_prior(d), scales.lengthscale_prior, scales.raw_lengthscale_constraint),
         (NOISE, noises.noise_prior, noises.raw_noise_constraint),
     ):
         numbers = [float(prior.loc), float(prior.scale), float(bound.lower_bound)]
