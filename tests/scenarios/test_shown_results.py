@@ -182,7 +182,12 @@ def test_the_table_of_conditions_is_that_of_the_stored_benchmark():
             assert row[column] == "" if values is None else agrees(row[column], fmean(values)), (said, column)
 
 
-STUDIES_OF_FIELDS = [("fields", "emulated", 85), ("pollutant", "field_pod", 35), ("brusselator", "field_ensemble", 30)]
+STUDIES_OF_FIELDS = [
+    ("fields", "emulated", 85),
+    ("composite", "botorch_composite", 30),
+    ("pollutant", "field_pod", 35),
+    ("brusselator", "field_ensemble", 30),
+]
 
 
 @pytest.mark.parametrize(("study", "first", "cells"), STUDIES_OF_FIELDS)
