@@ -26,6 +26,7 @@ from fieldcraft.flows.views.charts import (
     progress,
     whole_numbers,
 )
+from fieldcraft.flows.views.data import quantity
 from fieldcraft.flows.views.export import require_place
 from fieldcraft.flows.views.regret import most_hypervolume, optimum_of
 from fieldcraft.flows.wiring.build import rewire
@@ -36,7 +37,8 @@ from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import CampaignRecord, Product, Trial
 
 DOUBTFUL = 0.1
-"""Share of its largest term that the fields of a wrong equation leave, or more (docs/fields.md)."""
+"""Share of its largest term from which an equation is in doubt: wrong ones leave about as much, or more
+(docs/fields.md)."""
 
 
 def draw(settings: Settings, ledger: Ledger, campaign: CampaignRecord, file: Path) -> None:
@@ -153,9 +155,11 @@ def _against_emulator(twice: Beside) -> list[Callable[[Any], None]]:
 
 
 def of_equation(wired: Campaign, products: Sequence[Product]) -> list[Callable[[Any], None]]:
-    """Panels of the coefficients that each model fitted, and of what the fields leave of the equation with them."""
-    known = () if wired.problem.parametric is None else wired.problem.parametric.coefficients
-    stated = [each for each in known if each.value]  # nothing is a share of none
+    """Panels of the coefficients that each model fitted, and of what the fields leave of the equation with them.
+
+    A coefficient is drawn by its stated value, and one that is stated as 0 by its bound that is the largest.
+    """
+    stated = () if wired.problem.parametric is None else wired.problem.parametric.coefficients
     models = [Trained.of(product) for product in products if product.step == "train"]
     told = [(model.count, model.metrics) for model in models]
     fitted = [(count, found) for count, found in told if all(f"coefficient.{each.name}" in found for each in stated)]
@@ -163,14 +167,16 @@ def of_equation(wired: Campaign, products: Sequence[Product]) -> list[Callable[[
 
     def coefficients(axis: Any) -> None:
         for each, marker in zip(stated, cycle("osD^v"), strict=False):
-            shares = [found[f"coefficient.{each.name}"] / each.value for _, found in fitted]
-            axis.plot([count for count, _ in fitted], shares, f"{marker}-", mfc="none", label=each.name)
+            one = each.value or max(abs(each.low), abs(each.high))
+            shares = [found[f"coefficient.{each.name}"] / one for _, found in fitted]
+            label = each.name if each.value else f"{each.name} by {quantity(one, each.unit)}"
+            axis.plot([count for count, _ in fitted], shares, f"{marker}-", mfc="none", label=label)
         axis.axhline(1.0, color=INK, linestyle=":", label="as stated")
         _by_results(axis, "coefficient by its stated value")
 
     def residual(axis: Any) -> None:
         axis.plot(*zip(*judged, strict=True), "o-", color=BEST, label="left by the fields")
-        axis.axhline(DOUBTFUL, color=INK, linestyle=":", label="by a wrong equation, or more")
+        axis.axhline(DOUBTFUL, color=INK, linestyle=":", label="in doubt from here")
         axis.set_yscale("log")
         axis.yaxis.set_major_formatter("{x:g}")
         _by_results(axis, "share of the equation's largest term")

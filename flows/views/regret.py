@@ -30,10 +30,11 @@ def optimum_of(campaign: Campaign, sense: Sense | None = None) -> Optimum | None
         return None
     with asked(type(campaign.problem), "tell its optimum"):
         known = campaign.problem.optimum(wanted)
-    if known is None:
+        design = None if known is None else known.design
+    if design is None:
         return None
     try:
-        campaign.space.check(known.design)
+        campaign.space.check(design)
     except SpaceError:
         return None
     return known
@@ -45,17 +46,25 @@ def most_hypervolume(campaign: Campaign) -> float | None:
 
 
 def exact_value(problem: Problem, trial: Trial | TrialSummary) -> float | None:
-    """The objective without noise or mesh at the design as run; None where it is not known."""
+    """The objective without noise or mesh at the design as run; None where it is not known.
+
+    Raises:
+        InputError: the code of a plug-in cannot tell it.
+    """
     point = exact_points(problem, [trial.actual])
-    found = None if point is None else problem.exact(point)
-    return None if found is None else float(found[0])
+    with asked(type(problem), "tell its exact objective"):
+        found = None if point is None else problem.exact(point)
+        value = None if found is None else float(found[0])
+    return value
 
 
 def _truly_infeasible(problem: Problem, trial: Trial | TrialSummary) -> bool:
     """True if the design is known, without noise or mesh, to violate a constraint: its regret may be negative."""
     point = exact_points(problem, [trial.actual])
-    found = None if point is None else problem.exact_constraints(point)
-    return found is not None and bool((found > 0).any())
+    with asked(type(problem), "tell its exact constraints"):
+        found = None if point is None else problem.exact_constraints(point)
+        violated = found is not None and bool((found > 0).any())
+    return violated
 
 
 def exact_points(problem: Problem, designs: Sequence[Design]) -> NDArray[np.float64] | None:

@@ -63,7 +63,7 @@ def coefficient_data(data: Observations, coefficients: Array) -> list[Observatio
 
 
 def kept_left_out(state: Mapping[str, Tensor]) -> dict[str, Array]:
-    """What was foreseen of the results left out, of a state that has it; older ones have none."""
+    """Predictions of the results left out, of a state that has them; older ones have none."""
     return {LEFT_OUT: state[LEFT_OUT].numpy()} if LEFT_OUT in state else {}
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from fieldcraft.flows.spec.contracts import asked
 from fieldcraft.flows.views.regret import exact_points
 from fieldcraft.models.numerics.point_sets import sobol_points, take
 from fieldcraft.physics.problem import Problem
@@ -20,11 +21,15 @@ def exact_outputs(problem: Problem, designs: Sequence[Design]) -> Array | None:
     """The objective and then each constraint without noise or mesh, in their units, shape (n, 1 + c).
 
     None where the problem has no exact values of both, or where a design has levels or images.
+
+    Raises:
+        InputError: the code of a plug-in cannot tell them.
     """
     points = exact_points(problem, designs)
     if points is None:
         return None
-    objective, constraints = problem.exact(points), problem.exact_constraints(points)
+    with asked(type(problem), "tell its exact outputs"):
+        objective, constraints = problem.exact(points), problem.exact_constraints(points)
     return None if objective is None or constraints is None else np.column_stack([objective, constraints])
 
 

@@ -3,14 +3,15 @@
 from pathlib import Path
 
 import pytest
-from small import SMALL
+from small import SMALL, finish
 
 from fieldcraft.flows.cli import main
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import read_campaign
-from fieldcraft.flows.views.regret import optimum_of
+from fieldcraft.flows.views.regret import regret_of
 from fieldcraft.flows.wiring.build import wire
+from fieldcraft.storage.open_ledger import open_ledger
 
 HEAD = """\
 from dataclasses import dataclass
@@ -213,9 +214,34 @@ def test_a_simulator_without_run_is_told_with_what_it_needs(tmp_path, capsys, mo
     assert said in capsys.readouterr().err
 
 
-def test_an_optimum_that_cannot_be_told_is_one_line_too(tmp_path, monkeypatch):
-    wrong = "\n    def optimum(self, sense):\n        return self.exact(np.zeros((1, 1)))[0]\n"
-    file = rod(tmp_path, HEAD + RIGHT + wrong)
-    campaign = wire(read_campaign(file), settings_from({"FIELDCRAFT_PLUGINS": str(tmp_path / "mine")}, tmp_path))
-    with pytest.raises(InputError, match=r"rod\.py, line 26: Rod cannot tell its optimum: TypeError: .* Mend it"):
-        optimum_of(campaign)
+@pytest.mark.parametrize(
+    ("method", "said"),
+    [
+        (
+            "optimum(self, sense):\n        return self.exact(np.zeros((1, 1)))[0]",
+            "line 26: Rod cannot tell its optimum",
+        ),
+        ("optimum(self, sense):\n        return 0.0", "Rod cannot tell its optimum: AttributeError"),
+        ('exact(self, points):\n        return points / "m"', "line 26: Rod cannot tell its exact objective"),
+        ("exact(self, points):\n        return [None]", "Rod cannot tell its exact objective: TypeError"),
+        (
+            "exact_constraints(self, points):\n        raise KeyError(7)",
+            "line 26: Rod cannot tell its exact constraints",
+        ),
+    ],
+)
+def test_what_a_problem_cannot_tell_of_the_truth_is_one_line_too(tmp_path, monkeypatch, method, said):
+    known = "\n    def optimum(self, sense):\n        return Optimum({'x': 0.0}, 0.0)\n" * (
+        not method.startswith("optimum")
+    )
+    head = HEAD.replace("import Infeasible", "import Infeasible, Optimum")
+    file, plugins = rod(tmp_path, f"{head}{RIGHT}\n    def {method}\n{known}"), tmp_path / "mine"
+    monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(plugins))
+    file.write_text(
+        file.read_text()[: file.read_text().index("algorithm")] + "algorithm: {kind: random}\nbudget: {trials: 1}\n"
+    )
+    finish(file, tmp_path / "home", plugins)
+    settings = settings_from({"FIELDCRAFT_PLUGINS": str(plugins)}, tmp_path / "home")
+    (trial,) = open_ledger(settings.ledger).trials("small")
+    with pytest.raises(InputError, match=rf"rod\.py, .*{said}.* Mend it"):
+        regret_of(wire(read_campaign(file), settings), trial)

@@ -11,6 +11,7 @@ from rod import ROD, written
 from small import SEARCH, finish
 
 from fieldcraft.flows.cli import main
+from fieldcraft.flows.products import Trained
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.flows.views.charts import new_figure
@@ -26,6 +27,7 @@ from fieldcraft.physics.problems.chips import Chips
 from fieldcraft.physics.simulators.chips import HeatedPlateFindiff
 from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.open_ledger import open_ledger
+from fieldcraft.storage.records import Product
 
 CAMPAIGN = {
     "name": "rod",
@@ -100,6 +102,21 @@ def test_a_campaign_fits_the_coefficients_to_its_fields_and_says_and_draws_them(
     restored = EmulatedField().restore(observations(campaign, trials, None), posterior.state())
     assert restored.metrics == posterior.metrics
     assert posterior.metrics["coefficient.loss"] == pytest.approx(2.0, rel=0.01)
+
+
+def test_a_coefficient_that_is_stated_as_zero_or_below_is_drawn_too(tmp_path, monkeypatch):
+    zero = ROD.replace('0.5, 50.0, "W/K", value=10.0', '-5.0, 50.0, "W/K", value=0.0')
+    below = zero.replace('0.1, 10.0, "W m/K", value=1.0', '-8.0, -1.0, "W m/K", value=-2.0')
+    plugins = written(tmp_path, monkeypatch, below)
+    campaign = wire(parse(CAMPAIGN, "rod.yaml"), settings_from({"FIELDCRAFT_PLUGINS": str(plugins)}, tmp_path / "home"))
+    metrics = {"coefficient.loss": 2.0, "coefficient.conductance": -3.0}
+    model = Trained(surrogate=None, metrics=metrics, environment={}, seconds=1.0, trials=("rod-0001",), results=(1,))
+    product = Product(campaign="rod", iteration=4, step="train", payload=model.payload(), reference=None, created=0.0)
+    (panel,) = of_equation(campaign, [product])
+    axes = new_figure(4.0, 4.0).subplots()
+    panel(axes)
+    drawn = {line.get_label(): float(line.get_ydata()[0]) for line in axes.lines}
+    assert drawn == {"loss by 50 W/K": 2.0 / 50.0, "conductance": -3.0 / -2.0, "as stated": 1.0}
 
 
 def test_auto_fits_them_for_its_candidate(tmp_path, plugins):
