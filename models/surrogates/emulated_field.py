@@ -110,7 +110,7 @@ class EmulatedField:
         return _posterior(data, snapshots, fitted, *arrays, processes, kept_left_out(state))
 
     def _process(self) -> ExactGP:
-        return ExactGP(kernel=self.kernel, restarts=0)
+        return ExactGP(kernel=self.kernel, restarts=1)
 
     def _without_fields(self) -> EmulatedGP:
         return EmulatedGP(kernel=self.kernel)
