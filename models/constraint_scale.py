@@ -65,7 +65,7 @@ def _log_density(data: Observations) -> float:
     -inf if none can be fitted.
     """
     try:
-        found = Question("matern52", False, 1, _MOST, ByDigest.of(data)).answer()
+        found = Question("matern52", False, 2, _MOST, ByDigest.of(data)).answer()
     except ValueError:
         return -np.inf
     return found.log_posterior - len(data) * float(np.log(data.scaling.sd))

@@ -286,7 +286,7 @@ class Question:
     Args:
         kernel: Kind of correlation.
         known: True if the noise is that of the data.
-        starts: Ascents at a milestone, from the priors' modes and from draws from the priors.
+        starts: Ascents at a milestone, from the priors' modes, from longer length scales and from draws.
         most: Trials that they are fitted to at most.
         trials: The trials.
         prior: See ``LogPosterior``.

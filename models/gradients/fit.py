@@ -151,7 +151,7 @@ class JointQuestion:
     Args:
         kernel: Kind of correlation.
         known: True if the noise is that of the data.
-        starts: Ascents at a milestone, from the priors' modes and from draws from the priors.
+        starts: Ascents at a milestone, from the priors' modes, from longer length scales and from draws.
         trials: The trials.
         blurred: True if b is fitted; else it is 0.
     """

@@ -106,7 +106,7 @@ def _first(kernel: Kernel, data: Observations, own: Observations, level: int | N
 
 def _alone(kernel: Kernel, own: Observations, level: int | None, known: float | None) -> Term:
     """The cheapest level as an exact process of unit variance."""
-    found = Question(kernel, known is not None, 1, len(own), ByDigest.of(own)).answer()
+    found = Question(kernel, known is not None, 2, len(own), ByDigest.of(own)).answer()
     scales, noise = 2 * np.exp(found.theta[: own.X.shape[1]]), math.exp(found.theta[-1]) if known is None else known
     X, targets = torch.tensor(own.X), torch.tensor(own.targets)
     constant = _constant(covariance(kernel, X, X, torch.from_numpy(scales)), noise, targets)

@@ -61,7 +61,8 @@ class EmulatedGP:
         kernel: Covariance of the difference, "matern52", "matern32", "matern12" or "rbf".
         noise: Of the difference: "fitted", or "known": taken from ``Observations.noise_sd``. A coarse mesh makes the
             difference jump a little from design to design, which counts as noise.
-        restarts: Fits from parameters drawn from their priors, beside the one from the priors' modes.
+        restarts: Fits beside the one from the priors' modes: from longer length scales, then from parameters drawn from
+            their priors.
 
     Raises:
         ValueError: restarts is negative.

@@ -126,7 +126,7 @@ class FieldPod:
         return snapshots, error, f"in the modes of the others they err by {error:.2g} of the output's spread"
 
     def _process(self) -> ExactGP:
-        return ExactGP(kernel=self.kernel, restarts=0)
+        return ExactGP(kernel=self.kernel, restarts=1)
 
     def _of_outputs(self) -> ExactGP:
         return ExactGP(kernel=self.kernel)

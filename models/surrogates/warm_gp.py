@@ -109,7 +109,7 @@ class WarmGP:
         return CoupledPosterior(source, name, found, self.kernel, torch.tensor(data.X), targets, data.scaling, state)
 
     def _source(self) -> ExactGP:
-        return ExactGP(kernel=self.kernel, restarts=0)
+        return ExactGP(kernel=self.kernel, restarts=1)
 
 
 def _observed(earlier: EarlierResults, data: Observations) -> Observations:

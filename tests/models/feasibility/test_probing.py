@@ -72,6 +72,14 @@ def test_every_third_design_of_a_campaign_probes_in_whatever_batches_they_come(a
             torch.testing.assert_close(lacking, share * feasible.log_feasible(points), rtol=1e-9, atol=1e-9)
 
 
+def test_a_design_that_failed_is_counted_too(several):
+    data, posterior = several
+    failed = replace(data, failed=GRID[30:31].numpy())
+    for of, share in (((data, posterior), -0.7), ((failed, posterior), 0.0)):
+        probing, plain = (score(rule, LogEHVI(), of).value(GRID[:2], 0, NONE) for rule in (Probing(), Probability()))
+        torch.testing.assert_close(probing - plain, share * posterior.log_feasible(GRID[:2]), rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.parametrize("acquisition", [LogEI(), LogEHVI()])
 def test_the_gradient_of_a_probing_score_is_a_finite_difference(acquisition, one, several):
     found, step = score(Probing(), acquisition, one if isinstance(acquisition, LogEI) else several), 1e-6

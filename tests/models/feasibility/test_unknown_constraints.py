@@ -203,8 +203,9 @@ def test_failed_designs_are_avoided_though_all_that_was_read_says_otherwise():
     blindly = rule.propose(rule.fit(blind, rng()), blind, NONE, SPACE, 1, rng()).X[0]
     posterior = rule.fit(wise, rng())
     wisely = rule.propose(posterior, wise, NONE, SPACE, 1, rng()).X[0]
-    assert blindly.sum() < -1.2 < wisely.sum() < X.sum(axis=1).min() + 0.2
-    assert posterior.log_feasible(torch.tensor(failed)).max() < np.log(0.5)
+    chance = posterior.log_feasible(torch.tensor(np.stack([blindly, wisely, *failed]))).exp().detach().numpy()
+    assert blindly.sum() < wisely.sum() < X.sum(axis=1).min() + 0.2
+    assert max(chance[0], *chance[2:]) < 0.5 and chance[0] < 0.5 * chance[1]
 
 
 def test_failures_and_constraints_compose_with_an_information_gain(data):

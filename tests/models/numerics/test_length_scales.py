@@ -1,6 +1,7 @@
 """Priors of length scales: densities with the modes they state, and what a process that has them learns."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,10 +10,14 @@ from scipy.integrate import dblquad, quad
 from scipy.stats import qmc
 
 from fieldcraft.models.numerics.length_scales import encoded_mode, scale_prior
-from fieldcraft.models.observations import Observations
+from fieldcraft.models.observations import EarlierResults, LevelResults, Observations
+from fieldcraft.models.snapshots import Snapshots
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates.additive_gp import AdditiveGP
 from fieldcraft.models.surrogates.exact_gp import ExactGP
+from fieldcraft.models.surrogates.field_pod import FieldPod
+from fieldcraft.models.surrogates.multilevel_gp import MultilevelGP
+from fieldcraft.models.surrogates.warm_gp import WarmGP
 from fieldcraft.physics.problems.styblinski_tang import StyblinskiTang
 
 
@@ -82,16 +87,44 @@ def test_twenty_trials_of_a_rugged_function_of_ten_variables_do_not_explain_them
     assert np.mean(over) < most
 
 
+def smooth(X):
+    weights = np.arange(1.0, 8.0)
+    return X @ weights + 0.002 * (X @ weights[::-1]) ** 2
+
+
 @pytest.mark.parametrize("surrogate", [ExactGP(), ExactGP(restarts=1)])
 def test_a_nearly_linear_function_of_seven_variables_is_learnt_from_few_trials(surrogate):
-    weights = np.arange(1.0, 8.0)
-
-    def smooth(X):
-        return X @ weights + 0.002 * (X @ weights[::-1]) ** 2
-
     for n, most in ((25, 0.08), (40, 0.04)):
         error, _ = errors(posterior(surrogate, smooth, 7, n, 0), smooth, 7)
         assert np.sqrt(np.mean(error**2)) < most
+
+
+def of_the_earlier(data):
+    return replace(data.first(6), earlier=(EarlierResults("before", data.X, data.y[:, None]),))
+
+
+def of_a_level(data):
+    return replace(data.first(4), levels=(0.1,), lower=(LevelResults(0, 0.1, data.X, data.y[:, None]),))
+
+
+def of_a_field(data):
+    """A field of one mode, whose coefficient is the result."""
+    shape = np.linspace(1.0, 2.0, 9)
+    digests = tuple(f"{i:064x}" for i in range(len(data)))
+    snapshots = Snapshots(data.y[:, None, None] * shape, digests, None, lambda fields, X: fields[:, 0, :1])
+    return replace(data, snapshots=snapshots)
+
+
+@pytest.mark.parametrize(
+    ("surrogate", "taught"), [(WarmGP(), of_the_earlier), (MultilevelGP(), of_a_level), (FieldPod(), of_a_field)]
+)
+def test_a_nearly_linear_part_of_a_model_is_learnt_from_few_trials_too(surrogate, taught):
+    """Its fit begins at longer length scales as well: from the mode alone an ascent ends under the narrow prior."""
+    X = 2 * qmc.Sobol(7, rng=np.random.default_rng(0)).random(64)[:25] - 1
+    data = taught(Observations(X, smooth(X), maximize=False))
+    found = surrogate.fit(data, np.random.default_rng(0), None, no_report)
+    error, _ = errors(found, smooth, 7)
+    assert np.sqrt(np.mean(error**2)) * found.scaling.sd < 0.08 * smooth(X).std()
 
 
 def test_either_draws_and_is_bounded_as_the_wide_prior():

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize_scalar
 from scipy.stats import chi2, norm
 
 from fieldcraft.models.selection.quadratics import Quadratics
@@ -58,6 +59,21 @@ def test_with_slopes_bends_and_noise_it_is_near_the_integral():
     found = law.log_densities(values, np.ones(1), np.full((1, 6), noise))[0, 0]
     np.testing.assert_allclose(found, exact, atol=0.25)
     assert np.abs(norm.logpdf(values, law.mean, np.sqrt(law.variance + noise)) - exact).max() > 1.0
+
+
+@pytest.mark.parametrize("value", [-1.5, 0.4, 6.0])
+def test_the_saddle_point_is_the_least_cumulant_less_its_value(value):
+    slopes, bends, noise, step = np.array([0.9, -0.6]), np.array([0.25, 0.1]), 0.05, 1e-4
+
+    def less(t):
+        q = 1 - 2 * bends * t
+        return np.sum(slopes**2 * t**2 / q - np.log(q)) / 2 + noise * t**2 / 2 - t * value
+
+    t = minimize_scalar(less, bounds=(-60.0, 1.999), method="bounded", options={"xatol": 1e-10}).x
+    bend = (less(t + step) + less(t - step) - 2 * less(t)) / step**2
+    law = Quadratics(np.zeros(1), slopes[None], bends[None])
+    found = law.log_densities(np.array([value]), np.ones(1), np.full((1, 1), noise))
+    assert found.item() == pytest.approx(less(t) - 0.5 * math.log(2 * math.pi * bend), abs=1e-5)
 
 
 def test_in_other_units_an_unknown_function_is_a_standard_normal_variable():
