@@ -26,11 +26,12 @@ from fieldcraft.models.gradients.posterior import GradientPosterior
 from fieldcraft.models.linear.fourier_features import Kernel
 from fieldcraft.models.numerics.checks import refuse_below
 from fieldcraft.models.numerics.digests import refuse_other_data
+from fieldcraft.models.numerics.length_scales import wide_prior
 from fieldcraft.models.numerics.milestones import thinned
 from fieldcraft.models.numerics.states import part
 from fieldcraft.models.observations import Array, Observations
 from fieldcraft.models.snapshots import Snapshots
-from fieldcraft.models.surrogate import Report, no_report
+from fieldcraft.models.surrogate import Report
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 
 OfOutputs = ExactPosterior | InducedPosterior | GradientPosterior
@@ -89,7 +90,7 @@ class FieldPod:
                 raise ValueError(f"The fields are not used: {reason}.")
             return _noted(reason, self._of_outputs().fit(data, rng, start, report))
         weights, coefficients = split(snapshots.values, self.n_modes)
-        processes = [self._process().fit(each, rng, None, no_report) for each in coefficient_data(data, coefficients)]
+        processes = [self._fitted(each) for each in coefficient_data(data, coefficients)]
         learnt = {_PROJECTED: np.array(error)}
         factors = np.zeros(snapshots.values.shape[1])
         made = believed(data, snapshots, factors, snapshots.values, weights, coefficients, processes, learnt)
@@ -125,8 +126,13 @@ class FieldPod:
             return snapshots, error, None
         return snapshots, error, f"in the modes of the others they err by {error:.2g} of the output's spread"
 
+    def _fitted(self, coefficient: Observations) -> ExactPosterior | InducedPosterior:
+        """A process of a coefficient, with BoTorch's prior, as ``emulated_field`` has it."""
+        process = self._process()
+        return process.at(coefficient, replace(process.question(coefficient), prior=wide_prior).answer())
+
     def _process(self) -> ExactGP:
-        return ExactGP(kernel=self.kernel, restarts=1)
+        return ExactGP(kernel=self.kernel, restarts=0)
 
     def _of_outputs(self) -> ExactGP:
         return ExactGP(kernel=self.kernel)

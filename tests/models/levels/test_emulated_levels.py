@@ -118,7 +118,7 @@ def test_an_emulator_and_levels_tell_more_than_either():
 def test_the_jitter_of_an_emulator_is_the_least_noise_of_the_cheapest_level():
     plain = fit(data(near)).terms[0]
     known = data(near)
-    known = replace(known, emulators=(replace(known.emulators[0], measured=lambda: 0.05),))
+    known = replace(known, emulators=(replace(known.emulators[0], measured=lambda: 0.03),))
     made = fit(known)
     floor = made.terms[0].rho ** 2 * made.foreseen.jitter
     assert made.terms[0].noise == floor > 10 * plain.noise
