@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from fieldcraft.models.emulation.field_modes import coefficient_data, split
 from fieldcraft.models.emulation.left_out import Doubt, left_out
@@ -126,3 +127,10 @@ def test_a_squared_distance_far_out_is_foreseen_as_far_as_its_square_goes():
 def test_stated_noise_is_no_doubt():
     errors = 0.2 * ERRORS
     assert doubt_of(errors, np.zeros(400), noise=0.04).rest < 0.1 * doubt_of(errors, np.zeros(400)).rest
+
+
+def test_processes_that_are_too_sure_by_a_factor_are_judged_by_that_factor():
+    variances = np.geomspace(1e-4, 0.1, 200)
+    errors = 5 * np.sqrt(variances) * ERRORS[:200]
+    right = norm.logpdf(errors, 0, 5 * np.sqrt(variances))
+    assert doubt_of(errors, variances).densities.numpy().mean() == pytest.approx(right.mean(), abs=0.05)

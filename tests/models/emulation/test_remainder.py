@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 import torch
 from scipy.spatial.distance import cdist
+from scipy.stats import norm
 from test_emulated_field import X, Z, data, fit, predicted
 
 from fieldcraft.models.emulation.left_out import Doubt
 from fieldcraft.models.emulation.remainder import Remainder
+from fieldcraft.models.selection.predictive_score import MOST
 from fieldcraft.models.selection.quadratics import Quadratics
 from fieldcraft.models.surrogates.emulated_field import EmulatedField
 
@@ -66,7 +68,11 @@ def test_the_doubt_far_from_runs_is_found_where_runs_crowd():
     assert known.left_out(shift)[1].max() < 0.1
     # 400 squares of standard normals have a mean of 1 +- 0.07; those left out are correlated.
     certain = Quadratics(np.zeros(400), np.zeros((400, 0)), np.zeros((400, 0)))
-    assert Doubt.of(errors, certain, remainder=known).rest == pytest.approx(0.3**2, rel=0.3)
+    doubt = Doubt.of(errors, certain, remainder=known)
+    assert doubt.rest == pytest.approx(0.3**2, rel=0.3)
+    mean, share = known.left_out(shift)
+    densities = norm.logpdf(errors - shift, mean, 0.3 * np.sqrt(share))
+    assert doubt.densities.numpy().mean() == pytest.approx(np.minimum(densities, MOST).mean(), abs=0.1)
 
 
 def test_results_without_noise_are_believed_where_they_were():
