@@ -56,8 +56,8 @@ def test_a_design_that_gave_a_result_is_not_held_for_one_that_fails(ended):
     ],
 )
 def test_exact_readings_of_the_constraints_say_which_designs_are_feasible(ended, shift, exact, feasible, met):
-    X = np.repeat(np.linspace(-1.0, 1.0, 4), 2) + 1e-7 * (np.arange(8) % 2)
-    read = -0.5 + 0.8 * (np.arange(8) % 2) + shift  # a jump within 1e-7, to a smooth surrogate noise around -0.1
+    X = np.repeat(np.linspace(-1.0, 0.98, 4), 2) + 0.02 * (np.arange(8) % 2)
+    read = -0.5 + 0.8 * (np.arange(8) % 2) + shift  # a jump within 0.02, to a smooth surrogate noise around -0.1
     data = Observations(X[:, None], -X, constraints=read[:, None], maximize=False)
     words = {"surrogate": ExactGP(restarts=0), "acquisition": LogEI(), "maximizer": Multistart()}
     posterior = Algorithm(Sobol(), 1, **words).fit(data, np.random.default_rng(0))

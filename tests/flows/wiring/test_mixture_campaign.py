@@ -80,7 +80,7 @@ def test_what_is_learnt_from_says_on_which_plane_designs_are(learnt):
 
 
 def test_the_picture_of_what_is_believed_keeps_to_the_plane(learnt):
-    best = learnt.ledger.trials("yarn")[-1]
+    best = max(learnt.ledger.trials("yarn")[:7], key=lambda trial: trial.outputs["elongation"])  # the model knows seven
     plane = believed(learnt, best).plane
     assert len(plane.names) == 2 and {*plane.names, *plane.tied} == {*SHARES} and plane.held == {}
     first, second = plane.axes
@@ -88,7 +88,7 @@ def test_the_picture_of_what_is_believed_keeps_to_the_plane(learnt):
     assert ((plane.mean == plane.mean) == possible).all() and 0.4 < possible.mean() < 0.6
     # The model interpolates: what it says at the best result's place is about what was read there.
     i, j = (abs(axis - best.actual[name]).argmin() for axis, name in zip(plane.axes, plane.names, strict=True))
-    assert plane.mean[i, j] == pytest.approx(best.outputs["elongation"], abs=0.5)
+    assert plane.mean[i, j] == pytest.approx(best.outputs["elongation"], abs=0.2)
     assert sum(plane.shares.values()) == pytest.approx(1.0)
     assert set(believed(learnt, best, ("polystyrene",)).plane.tied) == {"polyethylene", "polypropylene"}
 
