@@ -265,7 +265,7 @@ class SearchSpace:
         """
         kept = np.empty((0, self.dimension))
         for _ in range(_SAMPLE_BLOCKS):
-            X = self._snapped(self._uniform(n, rng))
+            X = self._rested(self._snapped(self._uniform(n, rng)))
             kept = np.concatenate([kept, X[self._region.contains(X)]])
             if len(kept) >= n:
                 return kept[:n]

@@ -99,6 +99,13 @@ def test_designs_survive_the_way_across_and_back(case):
                 assert again[variable.name] == value and type(again[variable.name]) is type(value)
 
 
+def test_samples_of_a_variable_that_two_limits_pin_to_its_bound_lie_on_the_bound():
+    pinned = LinearConstraint({"x": -2.0}, -84.0), LinearConstraint({"x": 3.0}, 126.0)
+    space = SearchSpace((Categorical("c", ("a", "b")), Continuous("x", 42.0, 43.747936396498034)), pinned)
+    X = space.sample(5, np.random.default_rng(0))
+    assert set(X[:, 2]) == {-1.0} and np.array_equal(space.repair(X), X)
+
+
 @settings(max_examples=40, deadline=None)
 @given(spaces(), st.integers(0, 2**32))
 def test_samples_are_feasible_and_come_again_from_the_same_seed(space, seed):
