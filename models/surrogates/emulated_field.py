@@ -21,8 +21,6 @@ from fieldcraft.models.emulation.field_modes import (
 )
 from fieldcraft.models.emulation.field_posterior import FieldPosterior
 from fieldcraft.models.emulation.posterior import EmulatedPosterior
-from fieldcraft.models.gaussian.inducing import InducedPosterior
-from fieldcraft.models.gaussian.process import ExactPosterior
 from fieldcraft.models.linear.fourier_features import Kernel
 from fieldcraft.models.numerics.checks import refuse_below
 from fieldcraft.models.numerics.digests import refuse_other_data
@@ -87,7 +85,7 @@ class EmulatedField:
         factors = _factors(snapshots.values, emulated)
         differences = snapshots.values - factors[:, None] * emulated
         weights, coefficients = split(differences, self.n_modes)
-        processes = [self._fitted(each) for each in coefficient_data(data, coefficients)]
+        processes = [self._process().under(wide_prior, each) for each in coefficient_data(data, coefficients)]
         made = _posterior(data, snapshots, fitted, factors, differences, weights, coefficients, processes, {})
         report(1, made.metrics, made.state)
         return made
@@ -111,11 +109,6 @@ class EmulatedField:
         ]
         arrays = factors, differences, weights, coefficients
         return _posterior(data, snapshots, fitted, *arrays, processes, kept_left_out(state))
-
-    def _fitted(self, coefficient: Observations) -> ExactPosterior | InducedPosterior:
-        """A process of a coefficient, which is of differences: with BoTorch's prior, as ``emulated_gp`` has it."""
-        process = self._process()
-        return process.at(coefficient, replace(process.question(coefficient), prior=wide_prior).answer())
 
     def _process(self) -> ExactGP:
         return ExactGP(kernel=self.kernel, restarts=0)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -128,7 +128,7 @@ class EmulatedGP:
         process = self._process()
         if process.joins(difference):
             return _Believed.one(process.joined(difference, blurred=True))
-        asked = replace(process.question(difference), prior=wide_prior)
+        asked = process.question(difference, wide_prior)
         if len(difference) > _FEW:
             return _Believed.one(process.at(difference, asked.answer()))
         return self._several(difference, *asked.several(_DRAWS))

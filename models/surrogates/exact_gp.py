@@ -19,6 +19,7 @@ from fieldcraft.models.gradients.fit import MOST_ROWS, JointQuestion, told
 from fieldcraft.models.gradients.posterior import GradientPosterior
 from fieldcraft.models.linear.fourier_features import Kernel
 from fieldcraft.models.numerics.checks import refuse_below, refuse_non_positive
+from fieldcraft.models.numerics.length_scales import ScalePrior, scale_prior
 from fieldcraft.models.numerics.memory import refuse_memory
 from fieldcraft.models.numerics.milestones import ByDigest
 from fieldcraft.models.observations import Observations
@@ -107,14 +108,18 @@ class ExactGP:
         report(1, made.metrics, made.state)
         return made
 
-    def question(self, data: Observations) -> Question:
+    def under(self, prior: ScalePrior, data: Observations) -> ExactPosterior | InducedPosterior:
+        """The posterior of the values alone under another prior of the length scales (see ``fit``)."""
+        return self.at(data, self.question(data, prior).answer())
+
+    def question(self, data: Observations, prior: ScalePrior = scale_prior) -> Question:
         """The question for the hyper-parameters of a process of the values.
 
         Raises:
             ValueError: noise is "known" and the data state none.
         """
         self._refuse_unknown(data)
-        return Question(self.kernel, self.noise == "known", self.restarts + 1, self.n_fitted, ByDigest.of(data))
+        return Question(self.kernel, self.noise == "known", self.restarts + 1, self.n_fitted, ByDigest.of(data), prior)
 
     def at(self, data: Observations, found: Found) -> ExactPosterior | InducedPosterior:
         """The posterior of the values at hyper-parameters that were found."""

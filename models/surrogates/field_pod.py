@@ -90,7 +90,7 @@ class FieldPod:
                 raise ValueError(f"The fields are not used: {reason}.")
             return _noted(reason, self._of_outputs().fit(data, rng, start, report))
         weights, coefficients = split(snapshots.values, self.n_modes)
-        processes = [self._fitted(each) for each in coefficient_data(data, coefficients)]
+        processes = [self._process().under(wide_prior, each) for each in coefficient_data(data, coefficients)]
         learnt = {_PROJECTED: np.array(error)}
         factors = np.zeros(snapshots.values.shape[1])
         made = believed(data, snapshots, factors, snapshots.values, weights, coefficients, processes, learnt)
@@ -125,11 +125,6 @@ class FieldPod:
         if error <= _MOST:
             return snapshots, error, None
         return snapshots, error, f"in the modes of the others they err by {error:.2g} of the output's spread"
-
-    def _fitted(self, coefficient: Observations) -> ExactPosterior | InducedPosterior:
-        """A process of a coefficient, with BoTorch's prior, as ``emulated_field`` has it."""
-        process = self._process()
-        return process.at(coefficient, replace(process.question(coefficient), prior=wide_prior).answer())
 
     def _process(self) -> ExactGP:
         return ExactGP(kernel=self.kernel, restarts=0)
