@@ -55,6 +55,13 @@ class RegretRecord(Record):
     nodes: int = Field(ge=0)  # boxes that were bounded
 
 
+class PredictionRecord(Record):
+    """Prediction of one of several objectives, in its unit."""
+
+    mean: Number
+    sd: Number = Field(ge=0)
+
+
 class Origin(Record):
     """Origin of a design: all data that ``trace`` needs to follow it back."""
 
@@ -68,7 +75,7 @@ class Origin(Record):
     collocation: Digest | None = None  # collocation set that surrogate saw
     environment: Digest | None = None  # code, versions and thread count of the process
     acquisition: Number | None = None  # acquisition value, in the acquisition's own units
-    mean: Number | None = None  # predicted objective, in the objective's unit
+    mean: Number | None = None  # predicted objective, in the objective's unit; of several, the first
     sd: Number | None = Field(default=None, ge=0)  # its standard deviation, in the objective's unit
     certificate: CertificateRecord | None = None  # where the maximizer proves something
     regret: RegretRecord | None = None  # where the surrogate bounds the objective from below
@@ -76,12 +83,14 @@ class Origin(Record):
     remarks: Mapping[str, str] = {}  # what the model had to say of how it was made: a choice, a fallback
     scores: Mapping[str, Number] = {}  # of the surrogates it chose between: log predictive density, summed over trials
     level: int | None = Field(default=None, ge=0)  # of the simulator, from 0 by rising cost; None is the target
+    further: Mapping[str, PredictionRecord] = {}  # of several objectives, those after the first, by output
+    feasible: Number | None = Field(default=None, ge=0, le=1)  # of several objectives: predicted probability
 
     @model_serializer(mode="wrap")
     def _without_what_is_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Data as earlier versions wrote them where nothing bounds the regret, or the target is run."""
+        """Data as earlier versions wrote them without bounds of the regret, levels or several objectives."""
         found: dict[str, Any] = handler(self)
-        for name in ("regret", "level"):
-            if found.get(name) is None:
+        for name in ("regret", "level", "further", "feasible"):
+            if found.get(name) in (None, {}):
                 found.pop(name, None)
         return found

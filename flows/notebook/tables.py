@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fieldcraft.flows.analysis.best import objective_of
 from fieldcraft.flows.analysis.levels import level_name, levels_of
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.text import quoted, suggestion
@@ -17,15 +18,21 @@ _OWN = ("state", "iteration", "predicted", "sd", "digest", "cost", "seconds", "b
 def asked_table(record: CampaignRecord, trials: Sequence[Trial]) -> "pd.DataFrame":
     """Trials that wait, a row each by id: the design, what its model predicts (mean and sd), state and digest.
 
-    Of a design that was edited its model predicted nothing.
+    Of several objectives ``predicted`` and ``sd`` are of the first, ``predicted NAME`` and ``sd NAME`` of the others.
+    ``feasible`` is then the predicted probability that all constraints are met. Of a design that was edited its model
+    predicted nothing.
     """
     import pandas as pd
 
+    objective = objective_of(record)
+    further = [f"{what} {name}" for name in objective.outputs[1:] for what in ("predicted", "sd")]
+    further += ["feasible"] if objective.goals and objective.constraints else []
     rows = [
         {
             **_design(record, trial.design),
             "predicted": trial.origin.mean if trial.revision == 1 else None,
             "sd": trial.origin.sd if trial.revision == 1 else None,
+            **(_further(trial) if trial.revision == 1 else {}),
             **_level(record, trial),
             "state": str(trial.state),
             "iteration": trial.iteration,
@@ -33,8 +40,15 @@ def asked_table(record: CampaignRecord, trials: Sequence[Trial]) -> "pd.DataFram
         }
         for trial in trials
     ]
-    names = [*_columns(record), "predicted", "sd", *_levels(record), "state", "iteration", "digest"]
+    names = [*_columns(record), "predicted", "sd", *further, *_levels(record), "state", "iteration", "digest"]
     return _with_units(record, pd.DataFrame(rows, index=_index(trials), columns=names))
+
+
+def _further(trial: Trial) -> dict[str, float | None]:
+    found: dict[str, float | None] = {"feasible": trial.origin.feasible}
+    for name, each in trial.origin.further.items():
+        found |= {f"predicted {name}": each.mean, f"sd {name}": each.sd}
+    return found
 
 
 def trials_table(record: CampaignRecord, trials: Sequence[TrialSummary], best: Collection[str]) -> "pd.DataFrame":

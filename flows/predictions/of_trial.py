@@ -156,9 +156,11 @@ def _trainings(site: Site, trial: Trial) -> Iterator[Product]:
 
 
 def _asked(site: Site, trial: Trial, design: Mapping[str, Level], model: LatestModel) -> Foreseen:
+    from fieldcraft.models.feasibility.constrained import chances
+
     X = site.campaign.space.encode([design])
     units = {output.name: output.unit for output in site.campaign.problem.outputs}
-    known, feasible = _constraints(model, X)
+    known, chance = _constraints(model, X), chances(model.posterior, X)
     of = site.campaign.objective
     told = [
         *zip(of.outputs, _objectives(model, X), strict=True),
@@ -172,7 +174,7 @@ def _asked(site: Site, trial: Trial, design: Mapping[str, Level], model: LatestM
         cost=float(site.campaign.problem.cost(design)) * site.campaign.share(trial.level),
         unit=site.campaign.spec.budget.unit,
         outputs=tuple(outputs),
-        feasible=feasible,
+        feasible=None if chance is None else float(chance[0]),
         iteration=model.product.iteration,
         algorithm=site.campaign.spec.algorithm.in_words,
         results=Trained.of(model.product).count,
@@ -202,15 +204,11 @@ def _parts(model: LatestModel, X: "NDArray[Any]") -> list[tuple[str, tuple[float
     return list(zip(posterior.composite.names, posterior.in_units(X), strict=True))
 
 
-def _constraints(model: LatestModel, X: "NDArray[Any]") -> tuple[list[tuple[float, float]], float | None]:
-    """Moments of each constraint at X (1, d), in its unit, and the probability that all are met; None without any."""
+def _constraints(model: LatestModel, X: "NDArray[Any]") -> list[tuple[float, float]]:
+    """Moments of each constraint at X (1, d), in its unit; none where there is none."""
     import torch
 
     from fieldcraft.models.feasibility.constrained import ConstrainedPosterior
 
     posterior = model.posterior
-    if not isinstance(posterior, ConstrainedPosterior) or not (posterior.constraints or posterior.hidden):
-        return [], None
-    x = torch.as_tensor(X)
-    with torch.no_grad():
-        return posterior.in_units(x), float(posterior.log_feasible(x)[0].exp())
+    return posterior.in_units(torch.as_tensor(X)) if isinstance(posterior, ConstrainedPosterior) else []

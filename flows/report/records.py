@@ -8,11 +8,12 @@ import yaml
 
 from fieldcraft.flows.analysis.levels import level_said
 from fieldcraft.flows.analysis.picks import how_text
+from fieldcraft.flows.analysis.predicted import predicted_moments
 from fieldcraft.flows.charts.evidence import scores
 from fieldcraft.flows.report.answers import decisions_of, number
 from fieldcraft.flows.report.markup import Content, Markup, chart, element, fold, joined, note, pairs, section, table
 from fieldcraft.flows.report.material import Material, Model
-from fieldcraft.flows.report.sections import beside_values, when
+from fieldcraft.flows.report.sections import beside_values, foreseen_heads, when
 from fieldcraft.flows.report.thinning import ROWS, newest
 from fieldcraft.flows.settings import MLFLOW_PORT, Settings
 from fieldcraft.flows.text import counted
@@ -52,15 +53,23 @@ def _waiting(material: Material) -> Markup:
             trial.state.lower(),
             str(trial.priority),
             _what_runs(material, trial),
-            number(trial.origin.mean if trial.revision == 1 else None, 5),
+            *(number(each and each[0], 5) for each in _predicted(material, trial)),
             number(trial.cost, 4),
             when(trial.updated),
         ]
         for trial in first
     ]
-    head = ["trial", "state", "priority", "design", "foreseen", "expected cost", "since"]
+    head = ["trial", "state", "priority", "design", *foreseen_heads(material), "expected cost", "since"]
     text = f"The first {len(first)} of {len(waiting)}; 'fieldcraft queue {material.campaign.name}' lists them all."
-    return joined([note(text) if len(first) < len(waiting) else None, table(head, rows, numbers=(2, 4, 5))])
+    return joined(
+        [note(text) if len(first) < len(waiting) else None, table(head, rows, numbers=(2, *range(4, len(head) - 1)))]
+    )
+
+
+def _predicted(material: Material, trial: Trial) -> list[tuple[float, float] | None]:
+    """Prediction of each objective for a design as proposed; None for one that was edited since."""
+    found = predicted_moments(material.objective, trial.origin)
+    return found if trial.revision == 1 else [None] * len(found)
 
 
 def _what_runs(material: Material, trial: Trial) -> str:

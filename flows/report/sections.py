@@ -9,6 +9,7 @@ import numpy as np
 from fieldcraft.flows.analysis.feasibility import trial_feasibility
 from fieldcraft.flows.analysis.front import aims_text, reference_text
 from fieldcraft.flows.analysis.levels import level_counts, level_said
+from fieldcraft.flows.analysis.predicted import predicted_moments
 from fieldcraft.flows.charts.chart import MOST
 from fieldcraft.flows.charts.series import completed
 from fieldcraft.flows.report.answers import answers, hits, number, predicted_trials
@@ -200,15 +201,26 @@ def trials_table(material: Material) -> Markup | None:
     units = {output["name"]: output["unit"] for output in material.campaign.environment["outputs"]}
     names = list(material.units)
     head = ["trial", "state", "from", *(_head(name, material.units[name]) for name in names)]
-    head += [*(_head(name, units[name]) for name in outputs), *verdicts, "foreseen", "time (s)", "spent", "remark"]
-    if material.front:
-        head[head.index("foreseen")] = f"foreseen {outputs[0]}"
-    first, last = 3, 3 + len(names) + len(outputs) + len(verdicts) + 3
+    head += [
+        *(_head(name, units[name]) for name in outputs),
+        *verdicts,
+        *foreseen_heads(material),
+        "time (s)",
+        "spent",
+        "remark",
+    ]
+    first, last = 3, len(head) - 1
     shown, more = trials_shown(material)
     rows = [_trial_row(material, trial, names, outputs) for trial in shown]
     front = {entry["trial"] for entry in material.front["trials"]} if material.front else set()
     best = [place for place, trial in enumerate(shown) if trial is material.best.trial or trial.id in front]
     return section("Trials", more, table(head, rows, numbers=range(first, last), marked=best))
+
+
+def foreseen_heads(material: Material) -> list[str]:
+    """Heads of the columns of predictions, one for each objective."""
+    goals = material.objective.goals
+    return [f"foreseen {goal.output}" for goal in goals] if goals else ["foreseen"]
 
 
 def _head(name: str, unit: str) -> str:
@@ -217,14 +229,19 @@ def _head(name: str, unit: str) -> str:
 
 def _trial_row(material: Material, trial: Trial, names: Sequence[str], outputs: Sequence[str]) -> list[Content]:
     own = trial.revision == 1 and trial.ran is None  # else the prediction was for another design
-    foreseen = number(trial.origin.mean, 5) if own and trial.origin.mean is not None else ""
-    if foreseen and trial.origin.sd:
-        foreseen += f" ± {number(trial.origin.sd, 2)}"
+    foreseen = [_foreseen(each if own else None) for each in predicted_moments(material.objective, trial.origin)]
     design = [_level(trial.design[name]) for name in names]
     values = [number((trial.outputs or {}).get(name)) for name in outputs]
     verdict = _verdict(material, trial) if material.feasibility else []
     cells = [trial.id, trial.state.lower(), f"{trial.origin.kind} {trial.iteration}", *design, *values, *verdict]
-    return [*cells, foreseen, f"{trial.seconds:.1f}", number(trial.spent, 4), _remark(material, trial)]
+    return [*cells, *foreseen, f"{trial.seconds:.1f}", number(trial.spent, 4), _remark(material, trial)]
+
+
+def _foreseen(moments: tuple[float, float] | None) -> str:
+    if moments is None:
+        return ""
+    mean, sd = moments
+    return f"{number(mean, 5)} ± {number(sd, 2)}" if sd else number(mean, 5)
 
 
 def _verdict(material: Material, trial: Trial) -> list[str]:

@@ -22,6 +22,7 @@ from fieldcraft.flows.wiring.tensors import as_state
 from fieldcraft.flows.wiring.warm.kept import earlier_at, first_designs
 from fieldcraft.models.numerics.scores import scores_of
 from fieldcraft.physics.space import Design, SearchSpace
+from fieldcraft.storage.origins import PredictionRecord
 from fieldcraft.storage.records import (
     CertificateRecord,
     Origin,
@@ -101,13 +102,13 @@ def _chosen(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin
         open_to = affordable(site, trials, q) if campaign.levels else ()
         known = replace(data, lower=tuple(each for each in data.lower if each.level in open_to))
         found = campaign.algorithm.propose(posterior, known, pending, campaign.space, q, rng, lower)
-        mean, sd = _prediction(posterior, found.X)
+        foreseen = _predictions(campaign.objective.outputs, posterior, found.X)
         regret = _regret(posterior, campaign.space)
         fields = foreseen_fields(site, posterior, campaign.space.decode(found.X))
     base = _origin(site, iteration, "model", trials, Trained.of(product).data_digest, product)
     remarks = {**base.remarks, **remarks_of(campaign, posterior), **found.remarks}
     base = base.model_copy(update={"remarks": remarks, "scores": scores_of(posterior.metrics), "regret": regret})
-    worth = [{"acquisition": float(found.value[slot]), "mean": mean[slot], "sd": sd[slot]} for slot in range(q)]
+    worth = [{"acquisition": float(found.value[slot]), **foreseen[slot]} for slot in range(q)]
     # Later places stand beside designs that nobody has read, and so does the first where some are pending.
     gain = None if len(pending) else _gain(campaign.algorithm, posterior, data, found)
     gains = [gain, *[None] * (q - 1)]
@@ -198,14 +199,42 @@ def _asked(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin]
     return X, repeats_noted([origin] * q, X, campaign.space, seen)
 
 
-def _prediction(posterior: "Posterior", X: np.ndarray) -> tuple[list[float], list[float]]:
-    """Predicted mean and standard deviation of the objective at X (q, d), in its unit."""
+def _predictions(outputs: Sequence[str], posterior: "Posterior", X: np.ndarray) -> list[dict[str, Any]]:
+    """Entries of the origins of designs X (q, d): predicted mean and standard deviation of the objective, in its unit.
+
+    Of several objectives also those of the others, and the probability of feasibility where constraints are unknown.
+    """
+    from fieldcraft.models.feasibility.constrained import about_objective, chances
+    from fieldcraft.models.pareto.posterior import SeveralObjectives
+
+    beliefs = about_objective(posterior)
+    if not isinstance(beliefs, SeveralObjectives):
+        return [{"mean": mean, "sd": sd} for mean, sd in _moments(posterior, X)]
+    first, *others = (_moments(part, X) for part in beliefs.parts)
+    feasible = chances(posterior, X)
+    return [
+        {
+            "mean": mean,
+            "sd": sd,
+            "further": {
+                name: PredictionRecord(mean=own[slot][0], sd=own[slot][1])
+                for name, own in zip(outputs[1:], others, strict=True)
+            },
+            "feasible": None if feasible is None else float(feasible[slot]),
+        }
+        for slot, (mean, sd) in enumerate(first)
+    ]
+
+
+def _moments(posterior: "Posterior", X: np.ndarray) -> list[tuple[float, float]]:
+    """Predicted mean and standard deviation of one objective at each of X (q, d), in its unit."""
     import torch
 
     with torch.no_grad():
         mean, variance = posterior.mean_var(torch.as_tensor(X))
     scaling = posterior.scaling
-    return scaling.to_physical(mean.numpy()).tolist(), (scaling.sd * np.sqrt(variance.numpy())).tolist()
+    means, sds = scaling.to_physical(mean.numpy()).tolist(), (scaling.sd * np.sqrt(variance.numpy())).tolist()
+    return list(zip(means, sds, strict=True))
 
 
 def _origin(

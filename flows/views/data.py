@@ -15,6 +15,7 @@ from fieldcraft.flows.analysis.front import dominated_by, front_data
 from fieldcraft.flows.analysis.levels import level_counts, level_data, levels_of
 from fieldcraft.flows.analysis.noise import by_people
 from fieldcraft.flows.analysis.picks import picked_data
+from fieldcraft.flows.analysis.predicted import predicted_data
 from fieldcraft.flows.notices.deliver import current
 from fieldcraft.flows.products import Collocated, Trained
 from fieldcraft.flows.rules.final_model import given_up
@@ -57,6 +58,23 @@ def quantity_pm(value: float, sd: float, unit: str) -> str:
     if sd == 0:
         return quantity(value, unit)
     return f"{value:.6g} +- {quantity(float(f'{sd:.3g}'), unit)}"
+
+
+def predicted_text(found: Mapping[str, Any], *, named: bool = True) -> str:
+    """The data of ``predicted_data``: ``strength 39.1 MPa +- 1 MPa, price 3 EUR +- 0.2 EUR, feasible with ...``.
+
+    Args:
+        found: The prediction.
+        named: False to leave out the name of an only objective.
+    """
+    several = "others" in found
+    said = []
+    for each in (found, *found.get("others", ())):
+        mean, sd = (quantity(each[key], each["unit"]) for key in ("mean", "sd"))
+        said.append(f"{each['output']} {mean} +- {sd}" if named or several else f"{mean} +- {sd}")
+    if found.get("feasible") is not None:
+        said.append(f"feasible with probability {found['feasible']:.2g}")
+    return ", ".join(said)
 
 
 def design_text(campaign: CampaignRecord, design: Mapping[str, float | int | str]) -> str:
@@ -203,7 +221,7 @@ def trace_data(ledger: Ledger, trial: Trial, field_path: str | None, checkpoint_
             "value": origin.acquisition,
             "mean": origin.mean,
             "sd": origin.sd,
-            **({"predicted": objective_of(campaign).output} if objective_of(campaign).goals else {}),
+            **_several(campaign, origin),
             "certificate": origin.certificate and origin.certificate.model_dump(),
             **({} if origin.regret is None else {"regret": origin.regret.model_dump()}),
             "reproducible": origin.reproducible,
@@ -234,6 +252,20 @@ def trace_data(ledger: Ledger, trial: Trial, field_path: str | None, checkpoint_
         lineage["acquisition"]["field"] = {"digest": chosen.reference.digest, "slot": origin.slot}
     lineage["field"] = trial.field and {"digest": trial.field.digest, "path": field_path}
     return lineage
+
+
+def _several(campaign: CampaignRecord, origin: Origin) -> dict[str, Any]:
+    """Of several objectives: whose ``mean`` and ``sd`` are told, those of the others, and the chance to be feasible."""
+    found = predicted_data(campaign, origin) or {}
+    if not objective_of(campaign).goals:
+        return {}
+    return {
+        "predicted": objective_of(campaign).output,
+        "others": {
+            each["output"]: {key: each[key] for key in ("mean", "sd", "unit")} for each in found.get("others", [])
+        },
+        "feasible": found.get("feasible"),
+    }
 
 
 def _points(product: Product) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from fieldcraft.flows.analysis.best import best_trial, objective_of
 from fieldcraft.flows.analysis.feasibility import trial_feasibility, verdict_text
 from fieldcraft.flows.analysis.front import front_data
 from fieldcraft.flows.analysis.levels import level_said
+from fieldcraft.flows.analysis.predicted import predicted_data
 from fieldcraft.flows.colours import coloured
 from fieldcraft.flows.text import counted, one_line
 from fieldcraft.flows.views.data import design_text, outputs_text
@@ -114,9 +115,13 @@ class Display:
         return _row(trial, "harvest", f"{read}{feasible}; {best_text}{record}")
 
     def _foreseen(self, trial: Trial) -> str:
-        objective = objective_of(self.open().campaign(trial.campaign))
-        name = f"{objective.output} " if objective.goals else ""
-        return "" if trial.origin.mean is None else f"  (foreseen {name}{trial.origin.mean:.5g})"
+        found = predicted_data(self.open().campaign(trial.campaign), trial.origin)
+        if found is None:
+            return ""
+        if "others" not in found:
+            return f"  (foreseen {found['mean']:.5g})"
+        said = ", ".join(f"{each['output']} {each['mean']:.5g}" for each in (found, *found["others"]))
+        return f"  (foreseen {said})"
 
 
 def _row(trial: Trial, step: str, what: str) -> str:

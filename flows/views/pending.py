@@ -6,13 +6,14 @@ from typing import Any
 
 from fieldcraft.flows.analysis.levels import level_data
 from fieldcraft.flows.analysis.noise import by_people
+from fieldcraft.flows.analysis.predicted import predicted_data
 from fieldcraft.flows.jobs.keys import attempt_key
 from fieldcraft.flows.rules.approval_policy import voided
 from fieldcraft.flows.rules.retries import Retry, retries
 from fieldcraft.flows.rules.trial_labels import label
 from fieldcraft.flows.spec.campaign_file import stored
 from fieldcraft.flows.text import ago, one_line
-from fieldcraft.flows.views.data import design_text, quantity
+from fieldcraft.flows.views.data import design_text, predicted_text, quantity
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import CampaignRecord, Trial, TrialState
 
@@ -66,7 +67,6 @@ def queue_text(data: Mapping[str, Any], now: float) -> str:
 
 
 def _entry(campaign: CampaignRecord, trial: Trial) -> dict[str, Any]:
-    objective = campaign.environment["outputs"][0]
     return {
         "trial": trial.id,
         "label": label(trial),
@@ -79,17 +79,8 @@ def _entry(campaign: CampaignRecord, trial: Trial) -> dict[str, Any]:
         "units": {name: campaign.environment["units"].get(name, "") for name in trial.design},
         "design_text": design_text(campaign, trial.design),
         **level_data(campaign, trial.level),
-        "foreseen": (
-            trial.revision == 1  # a model foresaw what it proposed, not what was made of it
-            and trial.origin.mean is not None
-            and {
-                "output": objective["name"],
-                "mean": trial.origin.mean,
-                "sd": trial.origin.sd,
-                "unit": objective["unit"],
-            }
-        )
-        or None,
+        # A model foresaw what it proposed, not what was made of it.
+        "foreseen": predicted_data(campaign, trial.origin) if trial.revision == 1 else None,
         "cost": trial.cost,
         "attempt": trial.attempt,
     }
@@ -148,8 +139,7 @@ def _lines(data: Mapping[str, Any], entry: Mapping[str, Any], notes: Iterable[st
         head.append(f"priority {entry['priority']}")
     lines = [f"    {entry['label']}  {', '.join(head)}", f"        {entry['design_text']}"]
     if foreseen := entry["foreseen"]:
-        mean, sd = (quantity(foreseen[key] or 0.0, foreseen["unit"]) for key in ("mean", "sd"))
-        lines.append(f"        foreseen {foreseen['output']} {mean} +- {sd}")
+        lines.append(f"        foreseen {predicted_text(foreseen)}")
     return lines + [f"        {one_line(note)}" for note in notes]
 
 

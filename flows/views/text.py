@@ -13,6 +13,7 @@ from fieldcraft.flows.analysis.feasibility import feasible_text, trial_feasibili
 from fieldcraft.flows.analysis.front import dominated_by, front_text
 from fieldcraft.flows.analysis.levels import level_said
 from fieldcraft.flows.analysis.picks import picked_text
+from fieldcraft.flows.analysis.predicted import predicted_data
 from fieldcraft.flows.notices.deliver import due_at, text_of
 from fieldcraft.flows.text import clock, counted, one_line
 from fieldcraft.flows.views.data import (
@@ -20,6 +21,7 @@ from fieldcraft.flows.views.data import (
     design_text,
     next_steps,
     outputs_text,
+    predicted_text,
     quantity,
     quantity_pm,
     ranked,
@@ -235,9 +237,8 @@ def _facts(campaign: CampaignRecord, trial: Trial, above: list[str] | None) -> l
         )
     if differing := {name: value for name, value in trial.actual.items() if value != trial.design.get(name)}:
         facts.insert(1, ("ran", f"{design_text(campaign, differing)}, other than asked"))
-    if trial.origin.mean is not None:
-        name = f"{objective.output} " if objective.goals else ""
-        facts.append(("foreseen", name + _foreseen(campaign.environment["outputs"][0]["unit"], trial)))
+    if (predicted := predicted_data(campaign, trial.origin)) is not None:
+        facts.append(("foreseen", _foreseen(predicted, trial)))
     facts += _model(trial.origin, campaign.environment["outputs"][0]["unit"])
     cost, spent = (quantity(value, budget_unit(campaign)) for value in (trial.cost, trial.spent))
     facts.append(("cost", f"{cost} expected of an attempt, {spent} spent in {trial.seconds:.1f} s"))
@@ -246,12 +247,13 @@ def _facts(campaign: CampaignRecord, trial: Trial, above: list[str] | None) -> l
     return [f"  {label:<8} {fact}" for label, fact in facts]
 
 
-def _foreseen(unit: str, trial: Trial) -> str:
+def _foreseen(predicted: Mapping[str, Any], trial: Trial) -> str:
     """The prediction for the design as proposed, even if it was edited since."""
-    predicted = f"{quantity(trial.origin.mean or 0.0, unit)} +- {quantity(trial.origin.sd or 0.0, unit)}"
+    several = "," if "others" in predicted else ""
     of = "" if trial.level is None else " of the target"
     edited = f" before the edit ('fieldcraft predict {trial.id}' asks for its design as it is now)"
-    return f"{predicted}{of} by {trial.origin.algorithm}{edited if trial.revision > 1 else ''}"
+    said = predicted_text(predicted, named=False)
+    return f"{said}{of}{several} by {trial.origin.algorithm}{edited if trial.revision > 1 else ''}"
 
 
 def _model(origin: Origin, unit: str) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from torch import Tensor
 from fieldcraft.models.feasibility.bilog import Bilog
 from fieldcraft.models.feasibility.classifier import log_success
 from fieldcraft.models.numerics.batching import Moments, jointly, jointly_sloped
-from fieldcraft.models.observations import Scaling
+from fieldcraft.models.observations import Array, Scaling
 from fieldcraft.models.surrogate import Function, Posterior, Slopes, coarse, means
 
 LEAST_SD = 1e-9
@@ -235,6 +235,14 @@ class ConstrainedPosterior:
         named = {f"constraint{k}": posterior for k, posterior in enumerate(self.constraints, start=1)}
         parts = named if self.hidden is None else {**named, "hidden": self.hidden}
         return {f"{part}.{name}": value for part, of in parts.items() for name, value in getattr(of, attribute).items()}
+
+
+def chances(beliefs: Posterior, X: Array) -> Tensor | None:
+    """Probability at X (n, d) that all unknown constraints hold and there is a result, shape (n,); None without any."""
+    if not isinstance(beliefs, ConstrainedPosterior) or not beliefs.columns:
+        return None
+    with torch.no_grad():
+        return beliefs.log_feasible(torch.as_tensor(X)).exp()
 
 
 def about_objective(beliefs: Posterior) -> Posterior:

@@ -62,9 +62,14 @@ def about_trial(trial: Trial, corrections: int, levels: Sequence[Mapping[str, An
 
 
 def foreseen(origin: Origin) -> dict[str, float]:
-    """Metrics of the prediction and the proven bound for a design when it was proposed."""
+    """Metrics of the prediction and the proven bound for a design when it was proposed.
+
+    Of several objectives ``mean`` and ``sd`` are those of the first, ``mean.NAME`` and ``sd.NAME`` those of the others.
+    """
     proven = origin.certificate
-    found = {"mean": origin.mean, "sd": origin.sd, "acquisition": origin.acquisition}
+    found = {"mean": origin.mean, "sd": origin.sd, "acquisition": origin.acquisition, "feasible": origin.feasible}
+    for name, each in origin.further.items():
+        found |= {f"mean.{name}": each.mean, f"sd.{name}": each.sd}
     if proven:
         found |= {"bound": proven.bound, "gap": proven.gap, "nodes": float(proven.nodes)}
         found["improvement"] = proven.improvement

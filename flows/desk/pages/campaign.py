@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from fieldcraft.flows.analysis.front import on_front
 from fieldcraft.flows.analysis.noise import by_people
+from fieldcraft.flows.analysis.predicted import predicted_data
 from fieldcraft.flows.desk.board import Board
 from fieldcraft.flows.desk.entering import Visitor
 from fieldcraft.flows.desk.pages.overview import glance
@@ -63,10 +64,11 @@ def trial(request: Request, visit: Visitor, name: str, trial_id: str) -> Respons
         fields.place(one.field) if one.field else None,
         fields.place(model.reference) if model and model.reference else None,
     )
-    picked = ledger.picked(name)
+    picked, predicted = ledger.picked(name), predicted_data(record, one.origin)
     values = {
         "campaign": record,
         "trial": one,
+        "predicted": {each["output"]: each for each in (predicted, *predicted.get("others", ()))} if predicted else {},
         "data": show_data(ledger, one),
         "text": show_text(ledger, one),
         "lineage": trace_text(lineage),

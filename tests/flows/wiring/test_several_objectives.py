@@ -5,20 +5,27 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import small
 from bench import Bench, bench
 
+from fieldcraft.flows.analysis.predicted import predicted_data
 from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.notebook.tables import asked_table
+from fieldcraft.flows.predictions.of_trial import Models, foreseen
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
+from fieldcraft.flows.views.data import predicted_text
 from fieldcraft.flows.views.display import Display
 from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.observations import observations
 from fieldcraft.models.observations import Aim
 from fieldcraft.storage.objective import Goal, Objective
+from fieldcraft.storage.origins import Origin
 from fieldcraft.storage.pareto import front_of
 from fieldcraft.storage.trackers.mlflow_names import counted
+from fieldcraft.storage.trackers.mlflow_names import foreseen as mlflow_foreseen
 
 WORDS = {"start": {"n": 4}, "surrogate": {"kind": "exact_gp"}, "maximizer": {"kind": "multistart"}}
 ONE = {**WORDS, "acquisition": {"kind": "log_ei"}}
@@ -171,8 +178,51 @@ def test_status_and_show_tell_the_front_its_hypervolume_and_that_the_reference_i
     assert text.count("(inferred from the front)") == 2 and "  best " not in text
     on = data["front"]["trials"][0]["trial"]
     assert "front    on it" in ended.run("show", on)[1] and ended.json("show", on)["dominated_by"] == []
-    foreseen = ended.run("show", "kiln-0007")[1]
-    assert re.search(r"foreseen strength \S+ MPa \+- \S+ MPa by exact_gp x log_ehvi", foreseen)
+    shown = ended.run("show", "kiln-0007")[1]
+    both = r"strength \S+ MPa \+- \S+ MPa, price \S+ EUR \+- \S+ EUR"
+    every = rf"foreseen {both}, feasible with probability \S+, by exact_gp x log_ehvi"
+    assert re.search(every, shown)
+
+
+def test_an_origin_has_the_prediction_of_every_objective_as_the_model_makes_it_again(ended):
+    trial = ended.ledger.trial("kiln-0007")
+    again = foreseen(ended.site, trial, {}, Models())
+    told = [(trial.origin.mean, trial.origin.sd)] + [(each.mean, each.sd) for each in trial.origin.further.values()]
+    assert again.proposed and [each.output for each in again.outputs] == ["strength", "price", "smoke"]
+    assert list(trial.origin.further) == ["price"] and trial.origin.feasible == pytest.approx(again.feasible)
+    np.testing.assert_allclose(told, [(each.mean, each.sd) for each in again.outputs[:2]], rtol=1e-12)
+    assert all(sd > 0 for _, sd in told) and told[0] != told[1]
+    first = ended.ledger.trial("kiln-0001").origin
+    assert (first.mean, dict(first.further), first.feasible) == (None, {}, None)
+
+
+def test_every_view_of_a_proposal_tells_every_objective_with_its_unit(ended, tmp_path):
+    trial = ended.ledger.trial("kiln-0007")
+    origin, price = trial.origin, trial.origin.further["price"]
+    told = predicted_data(ended.ledger.campaign("kiln"), origin)
+    assert told["others"] == [{"output": "price", "unit": "EUR", "mean": price.mean, "sd": price.sd}]
+    assert (told["output"], told["unit"], told["feasible"]) == ("strength", "MPa", origin.feasible)
+    chosen = ended.json("trace", trial.id)["acquisition"]
+    assert (chosen["predicted"], chosen["mean"], chosen["feasible"]) == ("strength", origin.mean, origin.feasible)
+    assert chosen["others"] == {"price": {"mean": price.mean, "sd": price.sd, "unit": "EUR"}}
+    shown = mlflow_foreseen(origin)
+    assert (shown["origin.mean.price"], shown["origin.sd.price"]) == (price.mean, price.sd)
+    assert (shown["origin.mean"], shown["origin.feasible"]) == (origin.mean, origin.feasible)
+    table = asked_table(ended.ledger.campaign("kiln"), [trial]).loc[trial.id]
+    assert (table["predicted price"], table["sd price"], table["feasible"]) == (price.mean, price.sd, origin.feasible)
+    assert ended.run("report", "kiln", "--html", tmp_path / "kiln.html")[0] == 0
+    page = (tmp_path / "kiln.html").read_text()
+    assert "foreseen strength" in page and "foreseen price" in page
+    assert f"{price.mean:.5g} ± {price.sd:.2g}" in page
+
+
+def test_an_origin_of_an_earlier_version_tells_the_first_objective_alone(ended):
+    trial = ended.ledger.trial("kiln-0007")
+    before = trial.origin.model_copy(update={"further": {}, "feasible": None})
+    assert not {"further", "feasible"} & set(before.model_dump(mode="json"))
+    assert Origin.model_validate(before.model_dump(mode="json")) == before
+    told = predicted_data(ended.ledger.campaign("kiln"), before)
+    assert predicted_text(told) == f"strength {before.mean:.6g} MPa +- {before.sd:.6g} MPa"
 
 
 def test_progress_says_that_the_hypervolume_is_within_an_inferred_reference(ended, capsys):
