@@ -69,7 +69,8 @@ def ours(acquisition: Acquisition) -> Choose:
             constraints=values[:, m:],
         )
         posterior = algorithm.fit(data, rng)
-        return algorithm.propose(posterior, data, np.empty((0, X.shape[1])), problem.space, 1, rng).X
+        none = np.empty((0, X.shape[1]))
+        return algorithm.propose(posterior, data, none, problem.space, 1, rng, proposed=len(X)).X
 
     return choose
 

@@ -1,5 +1,6 @@
 """Protocols of an acquisition and of the score that it gives for one iteration."""
 
+from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -42,6 +43,15 @@ class ScreenedScore(Score, Protocol):
 
     def screened(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
         """Nearly ``value`` at X (n, d), shape (n,); arguments as for ``value``."""
+        ...
+
+
+@runtime_checkable
+class RemarkedScore(Score, Protocol):
+    """A score that weighs some places of a batch differently, which a person is told."""
+
+    def remarks(self, slot: int) -> Mapping[str, str]:
+        """Remarks on the design of a place, by name; none on most."""
         ...
 
 

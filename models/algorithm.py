@@ -11,7 +11,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from fieldcraft.models.acquisition import Acquisition
+from fieldcraft.models.acquisition import Acquisition, RemarkedScore
 from fieldcraft.models.capability import Capability, provided, required
 from fieldcraft.models.constraints import Constraints
 from fieldcraft.models.coordinates.model_coordinates import ModelCoordinates
@@ -144,6 +144,7 @@ class Algorithm:
         q: int,
         rng: np.random.Generator,
         pending_lower: Sequence[Array] = (),
+        proposed: int = 0,
     ) -> Candidates:
         """The next batch of q designs, and where the simulator has levels, the level of each.
 
@@ -160,6 +161,8 @@ class Algorithm:
             rng: The only source of randomness.
             pending_lower: Encoded designs without a result at each coarser level, shapes (k, d), by level. They are not
                 to be proposed at that level again; they may be at another.
+            proposed: Number of designs that were proposed before this batch, whatever became of them. A rule that
+                treats designs in turn, such as ``probing``, goes by it.
         """
         _, acquisition, maximizer = self._words()
         waiting = torch.as_tensor(np.array(pending, dtype=np.float64).reshape(-1, data.X.shape[1]))
@@ -175,9 +178,10 @@ class Algorithm:
             beliefs = through_results(beliefs, seen)
         constrained = isinstance(beliefs, ConstrainedPosterior)
         if isinstance(beliefs, ConstrainedPosterior):
-            score = self.constraints.score(acquisition, beliefs, seen, out, q, rng)
+            score = self.constraints.score(acquisition, beliefs, seen, out, q, rng, proposed)
         else:
             score = acquisition.score(beliefs, seen, out, q, rng)
+        notes = tuple(score.remarks(slot) for slot in range(q)) if isinstance(score, RemarkedScore) else ()
         if coordinates is not None:
             score = score_of_designs(score, coordinates)
         if constrained and Capability.OF_MOMENTS in required(maximizer):
@@ -188,6 +192,7 @@ class Algorithm:
             found = maximizer.maximize(score, space, q, rng, taken)
         if self.repeats and not data.exact:
             found = repeating(found, score, posterior, data, waiting, space)
+        found = replace(found, notes=notes)
         if data.aims or not data.lower:
             return found
         return levelled(found, posterior, data, waiting, pending_lower, space, score, self.n_initial, rng)

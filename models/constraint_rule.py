@@ -17,7 +17,13 @@ class Rule(Protocol):
     """
 
     def constrained(
-        self, score: Score, scale: Scale, posterior: ConstrainedPosterior, data: Observations, pending: Tensor
+        self,
+        score: Score,
+        scale: Scale,
+        posterior: ConstrainedPosterior,
+        data: Observations,
+        pending: Tensor,
+        proposed: int,
     ) -> Score:
         """The score under the constraints.
 
@@ -27,6 +33,7 @@ class Rule(Protocol):
             posterior: Beliefs about objective and constraints.
             data: The observations behind them.
             pending: Encoded points without a result, shape (k, d).
+            proposed: Number of designs that were proposed before this batch, whatever became of them.
 
         Raises:
             ValueError: the rule cannot take a score of this scale.

@@ -101,15 +101,16 @@ class Constraints:
         pending: Tensor,
         q: int,
         rng: np.random.Generator,
+        proposed: int = 0,
     ) -> Score:
-        """The acquisition's score under the constraints (see Acquisition.score)."""
+        """The acquisition's score under the constraints (see Acquisition.score and Rule.constrained)."""
         score = acquisition.score(posterior, data, pending, q, rng)
         if Capability.CONSTRAINED in provided(acquisition) or not posterior.columns:
             return score
         scale = scale_of(acquisition)
         weighted = Probing() if data.aims else Probability()
         rule = self.rule or (Bound() if scale == "free" else weighted)
-        return rule.constrained(score, scale, posterior, data, pending)
+        return rule.constrained(score, scale, posterior, data, pending, proposed)
 
     def _parts(
         self, objective: Surrogate, data: Observations, bilogs: tuple[Bilog | None, ...]

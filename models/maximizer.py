@@ -53,6 +53,7 @@ class Candidates:
         remarks: Notes on how they were found, by name.
         levels: Level of the simulator at which each is to be run, by number, shape (q,); None is the target. Empty
             where all are for the target.
+        notes: Remarks on each design alone, by name, shape (q,); empty where there are none.
     """
 
     X: Array
@@ -60,6 +61,7 @@ class Candidates:
     certificates: tuple[Certificate, ...] | None = None
     remarks: Mapping[str, str] = field(default_factory=dict)
     levels: tuple[int | None, ...] = ()
+    notes: tuple[Mapping[str, str], ...] = ()
 
 
 class Maximizer(Protocol):

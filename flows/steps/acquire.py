@@ -101,7 +101,9 @@ def _chosen(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin
         posterior = campaign.algorithm.restore(data, state)
         open_to = affordable(site, trials, q) if campaign.levels else ()
         known = replace(data, lower=tuple(each for each in data.lower if each.level in open_to))
-        found = campaign.algorithm.propose(posterior, known, pending, campaign.space, q, rng, lower)
+        # Counted by iteration: the same before and after an interruption, and whatever became of them.
+        before = sum(trial.iteration < iteration and not trial.imported for trial in trials)
+        found = campaign.algorithm.propose(posterior, known, pending, campaign.space, q, rng, lower, before)
         foreseen = _predictions(campaign.objective.outputs, posterior, found.X)
         regret = _regret(posterior, campaign.space)
         fields = foreseen_fields(site, posterior, campaign.space.decode(found.X))
@@ -115,7 +117,11 @@ def _chosen(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin
     proven = [_proven(each, base, left) for each, left in zip(found.certificates or (), gains, strict=False)]
     origins = [base.model_copy(update=a | b) for a, b in zip(worth, proven or [{}] * q, strict=True)]
     origins = [origin.model_copy(update={"level": at}) for origin, at in zip(origins, levels_of(found), strict=True)]
-    return found.X, repeats_noted(origins, found.X, campaign.space, seen), fields
+    noted = [
+        origin.model_copy(update={"remarks": {**origin.remarks, **note}})
+        for origin, note in zip(origins, found.notes or ({},) * q, strict=True)
+    ]
+    return found.X, repeats_noted(noted, found.X, campaign.space, seen), fields
 
 
 def _learnt(site: Site, product: Product) -> tuple[Sequence[TrialSummary], "Observations", Mapping[str, "Tensor"]]:

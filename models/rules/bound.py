@@ -64,7 +64,13 @@ class Bound:
         return frozenset({Capability.INFORMED}) if self.beta == "gamma" else frozenset()
 
     def constrained(
-        self, score: Score, scale: Scale, posterior: ConstrainedPosterior, data: Observations, pending: Tensor
+        self,
+        score: Score,
+        scale: Scale,
+        posterior: ConstrainedPosterior,
+        data: Observations,
+        pending: Tensor,
+        proposed: int,
     ) -> "_Bounded | _LeastViolation":
         """The bounded score (see Rule.constrained)."""
         widths = self.widths(posterior, data)

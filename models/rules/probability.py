@@ -1,5 +1,6 @@
 """Score weighted by the probability that the design is feasible (Gardner et al., 2014)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -28,7 +29,13 @@ class Probability:
     requires: ClassVar[frozenset[Capability]] = frozenset({Capability.SCALED})
 
     def constrained(
-        self, score: Score, scale: Scale, posterior: ConstrainedPosterior, data: Observations, pending: Tensor
+        self,
+        score: Score,
+        scale: Scale,
+        posterior: ConstrainedPosterior,
+        data: Observations,
+        pending: Tensor,
+        proposed: int,
     ) -> "_Weighted":
         """The weighted score (see Rule.constrained).
 
@@ -95,11 +102,26 @@ class _Weighted:
         own = score.screened if isinstance(score, ScreenedScore) else score.value
         return self._times(own(X, slot, chosen), self._power(chosen) * log_feasible)
 
+    def remarks(self, slot: int) -> Mapping[str, str]:
+        """A remark on a design for which the probability counts less (see RemarkedScore)."""
+        power = self.powers[slot % len(self.powers)]
+        if self.score is None or power == 1.0:
+            return {}
+        said = (
+            f"this design looks where feasibility is in doubt: as every {_ordinal(len(self.powers))}, it weighs the "
+            f"probability of feasibility to the power {power:g}"
+        )
+        return {"probing": said}
+
     def _power(self, chosen: Tensor) -> float:
         return self.powers[len(chosen) % len(self.powers)]
 
     def _times(self, own: Tensor, log_feasible: Tensor) -> Tensor:
         return own + log_feasible if self.scale == "log" else own * log_feasible.exp()
+
+
+def _ordinal(number: int) -> str:
+    return {2: "second", 3: "third"}.get(number, f"{number}th")
 
 
 def _sloped(posterior: ConstrainedPosterior, X: Tensor, at: MomentsWithSlopes | None = None) -> tuple[Tensor, Tensor]:

@@ -38,13 +38,20 @@ class Probing:
             raise ValueError(f"every is {self.every}: of at least 2 designs one probes; or use the rule `probability`.")
 
     def constrained(
-        self, score: Score, scale: Scale, posterior: ConstrainedPosterior, data: Observations, pending: Tensor
+        self,
+        score: Score,
+        scale: Scale,
+        posterior: ConstrainedPosterior,
+        data: Observations,
+        pending: Tensor,
+        proposed: int,
     ) -> Score:
-        """The weighted score (see Rule.constrained); designs are counted from the campaign's first.
+        """The weighted score (see Rule.constrained); designs are counted as they were proposed.
+
+        A design that was rejected or failed is counted like any other, so that it does not repeat its turn.
 
         Raises:
             ValueError: the score is neither a positive number nor the logarithm of one.
         """
-        tried = len(data) + len(data.failed) + len(pending)
-        powers = tuple(_POWER if (tried + place) % self.every == 0 else 1.0 for place in range(self.every))
-        return replace(Probability().constrained(score, scale, posterior, data, pending), powers=powers)
+        powers = tuple(_POWER if (proposed + place) % self.every == 0 else 1.0 for place in range(self.every))
+        return replace(Probability().constrained(score, scale, posterior, data, pending, proposed), powers=powers)

@@ -216,6 +216,27 @@ def test_every_view_of_a_proposal_tells_every_objective_with_its_unit(ended, tmp
     assert f"{price.mean:.5g} ± {price.sd:.2g}" in page
 
 
+def test_every_third_proposal_probes_and_says_so_on_its_origin(ended):
+    probing = [trial.number for trial in ended.ledger.trials("kiln") if "probing" in trial.origin.remarks]
+    assert probing == [4, 7]  # of the model's 4 to 7; they follow three others and six
+    assert "where feasibility is in doubt" in ended.run("show", "kiln-0007")[1]
+
+
+def test_a_proposal_that_is_rejected_does_not_make_the_next_one_probe(tmp_path, monkeypatch):
+    monkeypatch.setenv("FIELDCRAFT_MLFLOW", "off")
+    made = kiln(tmp_path, MARKED, CAMPAIGN + "approval: batch\n", monkeypatch)
+    made.make_pass()
+    assert made.run("approve", "--batch", "kiln:0")[0] == 0
+    made.make_pass()
+    probing = []
+    for number in range(4, 11):
+        trial = made.ledger.trial(f"kiln-{number:04d}")
+        probing.append("probing" in trial.origin.remarks)
+        assert made.run("reject", trial.id, "--reason", "not today")[0] == 0
+        made.make_pass()
+    assert probing == [True, False, False, True, False, False, True]
+
+
 def test_an_origin_of_an_earlier_version_tells_the_first_objective_alone(ended):
     trial = ended.ledger.trial("kiln-0007")
     before = trial.origin.model_copy(update={"further": {}, "feasible": None})

@@ -16,6 +16,7 @@ from fieldcraft.models.proposers.sobol import Sobol
 from fieldcraft.models.rules.probability import Probability
 from fieldcraft.models.rules.probing import Probing
 from fieldcraft.models.surrogates.exact_gp import ExactGP
+from fieldcraft.physics.space import Continuous, SearchSpace
 
 NONE = torch.empty((0, 2), dtype=torch.float64)
 GRID = torch.tensor(np.random.default_rng(5).uniform(-1, 1, (40, 2)))
@@ -52,9 +53,9 @@ def one():
     return data, fitted(data, LogEI())
 
 
-def score(rule, acquisition, of, pending=NONE):
+def score(rule, acquisition, of, pending=NONE, proposed=12):
     data, posterior = of
-    return Constraints(rule=rule).score(acquisition, posterior, data, pending, 1, np.random.default_rng(0))
+    return Constraints(rule=rule).score(acquisition, posterior, data, pending, 1, np.random.default_rng(0), proposed)
 
 
 @pytest.mark.parametrize("acquisition", [LogEI(), LogEHVI()])
@@ -63,7 +64,7 @@ def test_every_third_design_of_a_campaign_probes_in_whatever_batches_they_come(a
     points = GRID[:2]
     for n_pending in range(3):
         pending = GRID[10 : 10 + n_pending]
-        probing, plain = (score(rule, acquisition, of, pending) for rule in (Probing(), Probability()))
+        probing, plain = (score(rule, acquisition, of, pending, 12 + n_pending) for rule in (Probing(), Probability()))
         for n_chosen in range(3):
             chosen = GRID[20 : 20 + n_chosen]
             lacking = probing.value(points, n_chosen, chosen) - plain.value(points, n_chosen, chosen)
@@ -72,12 +73,32 @@ def test_every_third_design_of_a_campaign_probes_in_whatever_batches_they_come(a
             torch.testing.assert_close(lacking, share * feasible.log_feasible(points), rtol=1e-9, atol=1e-9)
 
 
-def test_a_design_that_failed_is_counted_too(several):
+def test_the_turn_is_that_of_the_designs_proposed_whatever_became_of_them(several):
     data, posterior = several
     failed = replace(data, failed=GRID[30:31].numpy())
-    for of, share in (((data, posterior), -0.7), ((failed, posterior), 0.0)):
-        probing, plain = (score(rule, LogEHVI(), of).value(GRID[:2], 0, NONE) for rule in (Probing(), Probability()))
-        torch.testing.assert_close(probing - plain, share * posterior.log_feasible(GRID[:2]), rtol=1e-9, atol=1e-9)
+    for of in ((data, posterior), (failed, posterior)):
+        for pending in (NONE, GRID[10:11]):
+            beliefs = posterior.fantasize(pending) if len(pending) else posterior
+            for proposed, share in ((12, -0.7), (13, 0.0), (14, 0.0), (15, -0.7)):
+                probing, plain = (
+                    score(rule, LogEHVI(), of, pending, proposed).value(GRID[:2], 0, NONE)
+                    for rule in (Probing(), Probability())
+                )
+                expected = share * beliefs.log_feasible(GRID[:2])
+                torch.testing.assert_close(probing - plain, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_a_design_that_probes_says_so_and_the_others_say_nothing(several):
+    data, posterior = several
+    algorithm = Algorithm(Sobol(), 1, ExactGP(restarts=0), LogEHVI(), Multistart(n_samples=32, n_starts=1))
+    asked = (posterior, data, NONE.numpy(), SearchSpace((Continuous("x", -1.0, 1.0), Continuous("y", -1.0, 1.0))))
+    for proposed in (12, 13, 14):
+        notes = algorithm.propose(*asked, 3, np.random.default_rng(0), proposed=proposed).notes
+        probes = [place for place in range(3) if (proposed + place) % 3 == 0]
+        assert [place for place, note in enumerate(notes) if note] == probes
+        assert (
+            "as every third, it weighs the probability of feasibility to the power 0.3" in notes[probes[0]]["probing"]
+        )
 
 
 @pytest.mark.parametrize("acquisition", [LogEI(), LogEHVI()])
@@ -113,8 +134,9 @@ def test_where_nothing_is_believed_feasible_no_design_probes(several):
     data, _ = several
     none = replace(data, constraints=np.abs(data.constraints) + 1)
     of = (none, fitted(none, LogEHVI()))
-    found = score(Probing(), LogEHVI(), of).value(GRID, 0, NONE)
-    torch.testing.assert_close(found, of[1].log_feasible(GRID))
+    found = score(Probing(), LogEHVI(), of)
+    torch.testing.assert_close(found.value(GRID, 0, NONE), of[1].log_feasible(GRID))
+    assert not found.remarks(0)
 
 
 def test_a_rule_by_which_every_design_would_probe_is_refused():

@@ -141,7 +141,7 @@ def test_the_violation_and_its_slopes_are_those_of_the_bounds_of_constraints_ask
     data = Observations(X, READINGS[0], maximize=False, constraints=np.stack(READINGS, 1) + 50.0)
     posteriors = tuple(fitted(NARROW, data.constraints[:, k]) for k in range(3))
     score = Bound(beta=2.25).constrained(
-        None, "log", ConstrainedPosterior(posteriors[0], posteriors, None, {}), data, Z[:0]
+        None, "log", ConstrainedPosterior(posteriors[0], posteriors, None, {}), data, Z[:0], 0
     )
     mean, variance = alone(posteriors)(Z)
     zeros = torch.tensor([[float(own.scaling.to_target(0.0))] for own in posteriors], dtype=torch.float64)
