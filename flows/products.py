@@ -195,6 +195,7 @@ class Trained:
         trained: Process and machine of the training; None where not recorded.
         remarks: Remarks for a person, by name.
         recommended: The trial that it recommends as best; None in versions without recommendations.
+        partial: Parts of results in the training data, by trial: number (``result``) and ``design`` of each.
         weighed: True if the training data hold the standard deviations that single results state; False in versions
             that did not learn from them.
         seconds: Wall time of the training.
@@ -215,6 +216,7 @@ class Trained:
     remarks: Mapping[str, str] = field(default_factory=dict)
     recommended: Recommendation | None = None
     weighed: bool = False
+    partial: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     seconds: float
     cpu_seconds: float | None = None
 
@@ -242,6 +244,7 @@ class Trained:
         told = _data(self) | {name: None if part is None else _data(part) for name, part in parts.items()}
         listed = {"trials", "results"} if self.seen is not None else {"seen"}
         listed |= set() if self.weighed else {"weighed"}  # as earlier versions wrote it
+        listed |= set() if self.partial else {"partial"}
         return {name: value for name, value in told.items() if name not in listed}
 
     @property

@@ -213,11 +213,16 @@ def _batches(parts: Mapping[str, tuple[Surrogate, Observations]], fits: _Fits) -
             continue
         last = batches[-1] if batches and fits.begun(batches[-1]) is None else []
         fitting = surrogate.at_once(own) if isinstance(surrogate, FitsTogether) else 1
-        if last and len(last) < fitting and parts[last[0]][0] == surrogate:
+        if last and len(last) < fitting and _alike(parts[last[0]], (surrogate, own)):
             last.append(name)
         else:
             batches.append([name])
     return batches
+
+
+def _alike(one: tuple[Surrogate, Observations], other: tuple[Surrogate, Observations]) -> bool:
+    """True if two parts may be fitted together: by one surrogate, at the same designs."""
+    return one[0] == other[0] and np.array_equal(one[1].X, other[1].X)
 
 
 def _label(batch: Sequence[str]) -> str:

@@ -1,6 +1,5 @@
 """Observations that a surrogate learns from: encoded designs, results, their scaling and the known physics."""
 
-import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fieldcraft.models.data.arrays import Array as Array
-from fieldcraft.models.data.arrays import frozen, refuse_non_finite
+from fieldcraft.models.data.arrays import digest_of, frozen, refuse_non_finite
 from fieldcraft.models.data.composite import Composite
 from fieldcraft.models.data.earlier_results import EarlierResults as EarlierResults
 from fieldcraft.models.data.emulators import Emulator as Emulator
@@ -18,6 +17,8 @@ from fieldcraft.models.data.emulators import SparseFields as SparseFields
 from fieldcraft.models.data.known_physics import KnownSide as KnownSide
 from fieldcraft.models.data.known_physics import Physics as Physics
 from fieldcraft.models.data.level_results import LevelResults as LevelResults
+from fieldcraft.models.data.level_results import require_levels
+from fieldcraft.models.data.partial_results import PartialResults as PartialResults
 from fieldcraft.models.data.scaling import Scaling as Scaling
 from fieldcraft.models.data.scaling import deviation
 from fieldcraft.models.snapshots import Snapshots
@@ -77,6 +78,8 @@ class Observations:
         levels: Expected cost of one run at each coarser level of the simulator, rising, as shares of the target's. X
             and y are results of the target. The costs are in the campaign's digest; they are not part of this one.
         lower: Results of those levels that have any, the cheapest first; they are part of the digest.
+        partial: Results that give only some of several objectives and constraints; None where there are none. They are
+            part of the digest.
 
     Raises:
         ValueError: no trial, shapes disagree, a value is not finite, the noise is negative, or an image has pixels
@@ -105,6 +108,7 @@ class Observations:
     composite: Composite | None = None
     levels: tuple[float, ...] = ()
     lower: tuple[LevelResults, ...] = ()
+    partial: PartialResults | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "X", frozen(self.X))
@@ -136,7 +140,10 @@ class Observations:
                 f"{len(self.composite.values)} results of parts do not fit {len(self.X)} trials of "
                 f"{max(len(self.aims), 1)} objectives: give the parts of every trial, of one objective."
             )
-        self._check_lower()
+        require_levels(self.lower, len(self.levels), self.X.shape[1])
+        if self.partial is not None:
+            outputs = len(self.aims) + self.constraints.shape[1] if self.aims else 0
+            self.partial.require_fits(self.X.shape[1], outputs, fields=self.snapshots is not None)
         for image in self.images:
             if not 0 <= image.first <= self.X.shape[1] - math.prod(image.shape):
                 raise ValueError(
@@ -190,18 +197,6 @@ class Observations:
                 "output, and no negative or infinite value: give NaN where a result states none."
             )
 
-    def _check_lower(self) -> None:
-        numbers, widths = [each.level for each in self.lower], {each.X.shape[1] for each in self.lower}
-        if numbers != sorted(set(numbers)) or any(number >= len(self.levels) for number in numbers):
-            raise ValueError(
-                f"lower has the levels {numbers} of {len(self.levels)}: give each level once, in rising order."
-            )
-        if widths - {self.X.shape[1]}:
-            raise ValueError(
-                f"Designs of the levels have {sorted(widths)} coordinates and those of the target {self.X.shape[1]}: "
-                "encode them with the same SearchSpace."
-            )
-
     def __len__(self) -> int:
         return len(self.y)
 
@@ -227,7 +222,7 @@ class Observations:
             return self
         none = np.empty((0, 0))
         earlier, lower = tuple(each.of_output(0) for each in self.earlier), tuple(e.of_output(0) for e in self.lower)
-        return replace(
+        own = replace(
             self,
             constraints=none,
             failed=none,
@@ -237,7 +232,9 @@ class Observations:
             sds=self.sds[:, :1],
             composite=None,
             lower=lower,
+            partial=None,
         )
+        return self._joined(own, 0)
 
     def first(self, n: int) -> "Observations":
         """The objective's results and gradients of the first n trials, scaled by themselves; no equation."""
@@ -290,7 +287,7 @@ class Observations:
 
     def _output(self, y: Array, k: int, *, maximize: bool) -> "Observations":
         """Observations of output number k, y (n,), without equation or gradients."""
-        return Observations(
+        own = Observations(
             self.X,
             y,
             maximize=maximize,
@@ -306,6 +303,16 @@ class Observations:
             levels=self.levels,
             lower=tuple(each.of_output(k) for each in self.lower),
         )
+        return self._joined(own, k)
+
+    def _joined(self, own: "Observations", k: int) -> "Observations":
+        """Observations of output number k, followed by the partial results that give it."""
+        if self.partial is None:
+            return own
+        X, y, sds = self.partial.after(own.X, own.y, own.sds, k)
+        none = np.full((len(X) - len(own), X.shape[1]), np.nan)
+        gradients = None if own.gradients is None else np.vstack([own.gradients, none])
+        return replace(own, X=X, y=y, sds=sds, gradients=gradients)
 
     @cached_property
     def scaling(self) -> Scaling:
@@ -351,7 +358,6 @@ class Observations:
         The order matters because the last bits of a fit depend on it. The equation itself is code and is covered by the
         campaign's own digest; its collocation points are part of this one.
         """
-        sha = hashlib.sha256(b"fieldcraft.observations.1")
         parts = {"X": self.X, "y": self.y, "maximize": np.array([float(self.maximize)])}
         if self.noise_sd is not None:
             parts["noise_sd"] = np.array([self.noise_sd])
@@ -385,8 +391,6 @@ class Observations:
             parts["sds"] = self.sds
         if self.composite is not None:
             parts |= {"parts": self.composite.values, "sds of parts": self.composite.sds}
-        for name, array in parts.items():
-            sha.update(f"|{name}{array.shape}|".encode())
-            # Adding zero turns -0.0 into 0.0: equal data must have equal digests.
-            sha.update(np.ascontiguousarray(array + 0.0, dtype="<f8").tobytes())
-        return sha.hexdigest()
+        if self.partial is not None:
+            parts |= {"partial": self.partial.X, "outputs in part": self.partial.Y, "sds in part": self.partial.sds}
+        return digest_of(parts, "fieldcraft.observations.1")

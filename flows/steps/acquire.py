@@ -108,7 +108,8 @@ def _chosen(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin
         regret = _regret(posterior, campaign.space)
         fields = foreseen_fields(site, posterior, campaign.space.decode(found.X))
     base = _origin(site, iteration, "model", trials, Trained.of(product).data_digest, product)
-    remarks = {**base.remarks, **remarks_of(campaign, posterior), **found.remarks}
+    told = {name: text for name, text in Trained.of(product).remarks.items() if name == "partial"}
+    remarks = {**base.remarks, **remarks_of(campaign, posterior), **told, **found.remarks}
     base = base.model_copy(update={"remarks": remarks, "scores": scores_of(posterior.metrics), "regret": regret})
     worth = [{"acquisition": float(found.value[slot]), **foreseen[slot]} for slot in range(q)]
     # Later places stand beside designs that nobody has read, and so does the first where some are pending.

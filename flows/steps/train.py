@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fieldcraft.flows.analysis.incomplete import Incomplete, incomplete
 from fieldcraft.flows.analysis.noise import stated_sds
 from fieldcraft.flows.errors import FieldcraftError
 from fieldcraft.flows.machinery.progress import tell
@@ -25,6 +26,7 @@ from fieldcraft.flows.steps.recommend import recommended
 from fieldcraft.flows.steps.remote_training import Awaited, ask
 from fieldcraft.flows.wiring.context import Site, site_of, unfinished
 from fieldcraft.flows.wiring.environment import environment_of
+from fieldcraft.flows.wiring.fit.partial import partial_remark
 from fieldcraft.flows.wiring.levels.results import of_target
 from fieldcraft.flows.wiring.levels.tried import remarks_of
 from fieldcraft.flows.wiring.observations import as_read, infeasible, observations, standing
@@ -56,12 +58,14 @@ class Lesson:
         trials: The trials with outputs, with their designs as run, by number.
         seen: The results with these outputs.
         failed: Infeasible trials, by number.
+        known: Trials that are out of which some outputs are in the data, by number.
     """
 
     data: "Observations"
     trials: Sequence[TrialSummary]
     seen: Seen
     failed: Sequence[TrialSummary]
+    known: Sequence[Incomplete] = ()
 
 
 @dataclass(frozen=True)
@@ -159,9 +163,12 @@ def lesson_of(site: Site, iteration: int) -> Lesson:
     network = network_at(site.campaign, site.ledger)
     ruled_out = [trial.actual for trial in failed]
     earlier, sds = earlier_at(site.campaign, site.ledger), stated_sds(results)
-    data = observations(site.campaign, learnt, points_of(site, iteration), ruled_out, network, earlier, sds)
+    known = incomplete(site.ledger, trials) if site.campaign.objective.goals else []
+    points = points_of(site, iteration)
+    data = observations(site.campaign, learnt, points, ruled_out, network, earlier, sds, known)
     until = max((result.id for result in results), default=0)
-    return Lesson(data, learnt, Seen.of([counting[trial.id].id for trial in learnt], until), failed)
+    seen = Seen.of([counting[trial.id].id for trial in learnt], until)
+    return Lesson(data, learnt, seen, failed, [] if data.partial is None else known)
 
 
 def _here(site: Site, iteration: int, lesson: Lesson, fallback: str | None) -> Product:
@@ -219,8 +226,14 @@ def _fitted(site: Site, iteration: int, lesson: Lesson, trainer: Trainer) -> _Mo
         curve=partial.curve[:: max(1, len(partial.curve) // CURVE_POINTS)],
         environment=environment_of(site.campaign.problem, site.campaign.settings.plugins),
         trained=trained,
-        remarks={**remarks_of(site.campaign, posterior), **unused_sds(data, posterior.remarks), **_remarks(trained)},
+        remarks={
+            **remarks_of(site.campaign, posterior),
+            **unused_sds(data, posterior.remarks),
+            **partial_remark(lesson.known),
+            **_remarks(trained),
+        },
         weighed=True,
+        partial={each.trial: {"result": each.result, "design": dict(each.design)} for each in lesson.known},
         recommended=None
         if site.campaign.objective.goals
         else recommended(

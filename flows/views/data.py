@@ -12,6 +12,7 @@ from fieldcraft.flows.analysis.best import best_data, best_of, objective_of
 from fieldcraft.flows.analysis.existing import existing
 from fieldcraft.flows.analysis.feasibility import campaign_feasibility, trial_feasibility
 from fieldcraft.flows.analysis.front import dominated_by, front_data
+from fieldcraft.flows.analysis.incomplete import incomplete_data
 from fieldcraft.flows.analysis.levels import level_counts, level_data, levels_of
 from fieldcraft.flows.analysis.noise import by_people
 from fieldcraft.flows.analysis.picks import picked_data
@@ -96,6 +97,12 @@ def outputs_text(
     return ", ".join(texts) or "-"
 
 
+def incomplete_text(campaign: CampaignRecord, item: Mapping[str, Any]) -> str:
+    """``incomplete: price 0.4 EUR; still missing: strength``, from one of ``incomplete_data``."""
+    known = outputs_text(campaign, item["outputs"], item["sd"])
+    return f"incomplete: {known}; still missing: {', '.join(item['missing'])}"
+
+
 def status_data(ledger: Ledger, campaign: CampaignRecord) -> dict[str, Any]:
     """State of a campaign, its spending, and the trials and notices that wait for a person."""
     name = campaign.name
@@ -123,6 +130,7 @@ def status_data(ledger: Ledger, campaign: CampaignRecord) -> dict[str, Any]:
         "corrected": changed["corrected"],
         "retracted": changed["retracted"],
         "waiting": _waiting(ledger, campaign, trials),
+        "incomplete": incomplete_data(ledger, campaign, trials),
         "notices": {"waiting": len(notices), "failing": sum(notice.tries > 0 for notice in notices)},
         "untracked": ledger.unexported(name),
         "fruitless": (why := fruitless(ledger, name, trials)),

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from fieldcraft.flows.analysis.incomplete import incomplete_data
 from fieldcraft.flows.analysis.levels import level_data
 from fieldcraft.flows.analysis.noise import by_people
 from fieldcraft.flows.analysis.predicted import predicted_data
@@ -13,7 +14,7 @@ from fieldcraft.flows.rules.retries import Retry, retries
 from fieldcraft.flows.rules.trial_labels import label
 from fieldcraft.flows.spec.campaign_file import stored
 from fieldcraft.flows.text import ago, one_line
-from fieldcraft.flows.views.data import design_text, predicted_text, quantity
+from fieldcraft.flows.views.data import design_text, incomplete_text, predicted_text, quantity
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import CampaignRecord, Trial, TrialState
 
@@ -36,9 +37,9 @@ def queue_data(ledger: Ledger, campaign: CampaignRecord) -> dict[str, Any]:
         "waiting": listed(TrialState.PROPOSED, lambda trial: _asked(ledger, trial)),
         "approved": listed(TrialState.APPROVED, lambda trial: _approved(ledger, trial)),
         "laboratory": (
-            listed(TrialState.RUNNING, lambda trial: _ordered(ledger, trial)) if by_people(campaign) else []
+            listed(TrialState.RUNNING, lambda trial: _ordered(ledger, campaign, trial)) if by_people(campaign) else []
         ),
-        "held": listed(TrialState.HELD, lambda trial: _held(ledger, trial)),
+        "held": listed(TrialState.HELD, lambda trial: _held(ledger, campaign, trial)),
         "retries": [_retry(ledger, campaign, retry) for retry in retries(ledger, spec.dispatcher, campaign.name)],
     }
 
@@ -56,7 +57,9 @@ def queue_text(data: Mapping[str, Any], now: float) -> str:
             line for entry in data["laboratory"] for line in _lines(data, entry, _ordered_text(entry, now))
         ],
         "held: a person must say what became of them": [
-            line for entry in data["held"] for line in _lines(data, entry, [entry["reason"], *entry["remedies"]])
+            line
+            for entry in data["held"]
+            for line in _lines(data, entry, [entry["reason"], *entry["remedies"], *_known_text(entry)])
         ],
         "failed in passing, to be sent again": [
             line for entry in data["retries"] for line in _lines(data, entry, _retry_text(entry, now))
@@ -102,12 +105,18 @@ def _approved(ledger: Ledger, trial: Trial) -> dict[str, Any]:
     return {"approval": approval and approval.model_dump(mode="json", include=kept)}
 
 
-def _ordered(ledger: Ledger, trial: Trial) -> dict[str, Any]:
+def _ordered(ledger: Ledger, campaign: CampaignRecord, trial: Trial) -> dict[str, Any]:
     event = next(e for e in reversed(ledger.history(trial.campaign, trial.id)) if e.after is TrialState.RUNNING)
-    return {"order": attempt_key(trial), "since": event.created}
+    return {"order": attempt_key(trial), "since": event.created, **_known(ledger, campaign, trial)}
 
 
-def _held(ledger: Ledger, trial: Trial) -> dict[str, Any]:
+def _known(ledger: Ledger, campaign: CampaignRecord, trial: Trial) -> dict[str, Any]:
+    """Outputs of a trial that are measured while others are still to come."""
+    found = incomplete_data(ledger, campaign, [trial])
+    return {"incomplete": {**found[0], "text": incomplete_text(campaign, found[0])} if found else None}
+
+
+def _held(ledger: Ledger, campaign: CampaignRecord, trial: Trial) -> dict[str, Any]:
     event = next(e for e in reversed(ledger.history(trial.campaign, trial.id)) if e.after is TrialState.HELD)
     return {
         "reason": event.reason,
@@ -117,6 +126,7 @@ def _held(ledger: Ledger, trial: Trial) -> dict[str, Any]:
             f"'fieldcraft retry {trial.id}' sends it again, where it was not",
             f"'fieldcraft abandon {trial.id}' gives it up",
         ],
+        **_known(ledger, campaign, trial),
     }
 
 
@@ -163,7 +173,14 @@ def _approved_text(entry: Mapping[str, Any], now: float) -> list[str]:
 
 def _ordered_text(entry: Mapping[str, Any], now: float) -> list[str]:
     asked = f"order {entry['order']}, given {ago(entry['since'], now)} ago"
-    return [f"{asked}: 'fieldcraft record {entry['trial']} --value NAME=NUMBER' takes its result"]
+    return [
+        f"{asked}: 'fieldcraft record {entry['trial']} --value NAME=NUMBER' takes its result",
+        *_known_text(entry),
+    ]
+
+
+def _known_text(entry: Mapping[str, Any]) -> list[str]:
+    return [entry["incomplete"]["text"]] if entry["incomplete"] else []
 
 
 def _retry_text(entry: Mapping[str, Any], now: float) -> list[str]:

@@ -19,6 +19,7 @@ from fieldcraft.flows.text import clock, counted, one_line
 from fieldcraft.flows.views.data import (
     budget_unit,
     design_text,
+    incomplete_text,
     next_steps,
     outputs_text,
     predicted_text,
@@ -56,6 +57,7 @@ def status_lines(campaign: CampaignRecord, data: Mapping[str, Any], *, telling: 
         lines.append(f"  model    none of all results: its training failed ({one_line(data['untrained'])})")
     if data["corrected"] or data["retracted"]:
         lines.append(f"  results  {data['corrected']} corrected, {data['retracted']} retracted")
+    lines += [f"  part     {item['trial']} {incomplete_text(campaign, item)}" for item in data["incomplete"]]
     lines += [f"  held     {item['trial']}: {one_line(item['reason'])}" for item in data["waiting"]["held"]]
     lines += [f"  retry    {item['trial']} {_until(item['due'])}" for item in data["waiting"]["retries"]]
     lines += _notices(data, telling)

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from fieldcraft.flows.analysis.feasibility import is_infeasible
+from fieldcraft.flows.analysis.incomplete import Incomplete
 from fieldcraft.flows.analysis.noise import stated_sds
 from fieldcraft.flows.products import Trained
 from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.flows.wiring.fit.derived import composite_of
+from fieldcraft.flows.wiring.fit.partial import partial_results
 from fieldcraft.flows.wiring.levels.results import field_of, lower_results, of_target
 from fieldcraft.flows.wiring.physics.emulators import emulators_of
 from fieldcraft.flows.wiring.physics.equations import physics_at
@@ -93,13 +95,19 @@ def data_of(
     """Observations of a trained model: these trials, these collocation points and the infeasible designs of that time.
 
     A model of an earlier version, without constraints, has learnt the objective alone. One of a version that did not
-    learn from the standard deviations of results (all of the campaign's are given) has none of them.
+    learn from the standard deviations of results (all of the campaign's are given) has none of them. Parts of results
+    are those that it saw, even if the rest has come since.
     """
     model = Trained.of(product)
     until = math.inf if model.seen is None else model.seen.until
     sds = stated_sds(result for result in results if result.id <= until) if model.weighed else None
     failed = list((model.failed or {}).values())
-    data = observations(campaign, seen, points, failed, network, earlier, sds)
+    in_part = [
+        Incomplete(result.trial, result.id, model.partial[result.trial]["design"], result.outputs, result.sd)
+        for result in results
+        if result.id == model.partial.get(result.trial, {}).get("result")
+    ]
+    data = observations(campaign, seen, points, failed, network, earlier, sds, in_part)
     return data.objective if model.failed is None else data
 
 
@@ -116,6 +124,7 @@ def observations(
     network: NetworkFields | None = None,
     earlier: "tuple[EarlierResults, ...]" = (),
     sds: Mapping[str, Mapping[str, float]] | None = None,
+    in_part: Sequence[Incomplete] = (),
 ) -> "Observations":
     """Observations from which a surrogate learns.
 
@@ -128,6 +137,8 @@ def observations(
         earlier: Results of the earlier campaigns with which it begins.
         sds: Standard deviations that results state, by trial and output, in the outputs' units. A result that states
             none has that of the problem's output. None to leave out both.
+        in_part: Trials that are out of which some outputs are measured. With several objectives these teach the models
+            of those outputs, unless models learn from the fields of whole results.
 
     Raises:
         ValueError: the campaign's emulator is a network, and none is given.
@@ -167,6 +178,7 @@ def observations(
         composite=composite_of(campaign, done, sds),
         levels=tuple(level.cost for level in campaign.levels),
         lower=lower_results(campaign, trials, names, snapshots, network),
+        partial=partial_results(campaign, in_part, names) if snapshots is None else None,
     )
 
 

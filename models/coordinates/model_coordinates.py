@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fieldcraft.models.data.earlier_results import MOST_EARLIER
-from fieldcraft.models.observations import Array, EarlierResults, LevelResults, Observations
+from fieldcraft.models.observations import Array, EarlierResults, LevelResults, Observations, PartialResults
 from fieldcraft.physics.space import ImageColumns, SearchSpace
 
 _Results = TypeVar("_Results", EarlierResults, LevelResults)
@@ -132,7 +132,12 @@ class ModelCoordinates:
             earlier=tuple(self._all_orders(each) for each in data.earlier),
             composite=data.composite and data.composite.among(rows),
             lower=tuple(self._all_orders(replace(each, read=None)) for each in data.lower),
+            partial=None if data.partial is None else self._partial_in_all_orders(data.partial),
         )
+
+    def _partial_in_all_orders(self, partial: PartialResults) -> PartialResults:
+        X, rows = self._exchanged(partial.X)
+        return PartialResults(X, partial.Y[rows], partial.sds[rows] if partial.sds.size else partial.sds)
 
     def _all_orders(self, results: _Results) -> _Results:
         """Other results in all orders; in the sorted one alone where that makes more than a model takes."""
@@ -151,6 +156,7 @@ class ModelCoordinates:
             failed=self.array(data.failed),
             earlier=tuple(replace(each, X=self.array(each.X)) for each in data.earlier),
             lower=tuple(replace(each, X=self.array(each.X), read=None) for each in data.lower),
+            partial=None if data.partial is None else replace(data.partial, X=self.array(data.partial.X)),
             images=tuple(images),
             columns=self.columns,
             space=None,

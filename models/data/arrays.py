@@ -1,5 +1,8 @@
 """Arrays that data are made of: read-only, and finite."""
 
+import hashlib
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -11,6 +14,21 @@ def frozen(values: ArrayLike) -> Array:
     array = np.array(values, dtype=np.float64)
     array.setflags(write=False)
     return array
+
+
+def digest_of(arrays: Mapping[str, Array], of: str) -> str:
+    """SHA-256, in hexadecimal, of arrays with their names and shapes.
+
+    Args:
+        arrays: The arrays, in their order.
+        of: Name of the format, which is part of it.
+    """
+    sha = hashlib.sha256(of.encode())
+    for name, array in arrays.items():
+        sha.update(f"|{name}{array.shape}|".encode())
+        # Adding zero turns -0.0 into 0.0: equal data must have equal digests.
+        sha.update(np.ascontiguousarray(array + 0.0, dtype="<f8").tobytes())
+    return sha.hexdigest()
 
 
 def refuse_non_finite(array: Array, name: str, remedy: str) -> None:

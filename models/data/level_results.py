@@ -1,5 +1,6 @@
 """Results of a coarser level of the campaign's simulator: cheaper, and of another accuracy than the target's."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fieldcraft.models.data.arrays import Array, frozen, refuse_non_finite
@@ -46,3 +47,24 @@ class LevelResults:
     def of_output(self, k: int) -> "LevelResults":
         """The same results of output number k alone."""
         return replace(self, Y=self.Y[:, [k]], read=None if self.read is None else self.read[:, [k]])
+
+
+def require_levels(lower: Sequence[LevelResults], levels: int, coordinates: int) -> None:
+    """Accept results of coarser levels beside those of the target.
+
+    Args:
+        lower: Results of levels.
+        levels: Number of levels of the campaign.
+        coordinates: Number of coordinates of a design of the target.
+
+    Raises:
+        ValueError: levels are unknown or out of order, or designs have other coordinates.
+    """
+    numbers, widths = [each.level for each in lower], {each.X.shape[1] for each in lower}
+    if numbers != sorted(set(numbers)) or any(number >= levels for number in numbers):
+        raise ValueError(f"lower has the levels {numbers} of {levels}: give each level once, in rising order.")
+    if widths - {coordinates}:
+        raise ValueError(
+            f"Designs of the levels have {sorted(widths)} coordinates and those of the target {coordinates}: encode "
+            "them with the same SearchSpace."
+        )

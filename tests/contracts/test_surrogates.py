@@ -211,6 +211,17 @@ def test_a_believed_point_keeps_the_mean_and_does_not_raise_the_variance(posteri
     assert_equal(posterior, posterior.fantasize(Z[:0]))
 
 
+def test_a_point_that_was_read_may_be_believed_too(posterior):
+    """A design that is known in part is out, and is believed in every output."""
+    read = torch.tensor(X[:2])
+    believed = posterior.fantasize(torch.cat([read, Z[:1]]))
+    for points in (read, Z):
+        mean, variance = posterior.mean_var(points)
+        after_mean, after_variance = believed.mean_var(points)
+        torch.testing.assert_close(after_mean, mean, rtol=0, atol=1e-5)
+        assert (after_variance <= variance + 1e-9).all() and (after_variance >= 0).all()
+
+
 def test_state_is_tensors_that_restore_the_posterior_bit_for_bit(surrogate, posterior):
     state = posterior.state()
     assert all(isinstance(value, torch.Tensor) and not value.requires_grad for value in state.values())

@@ -7,6 +7,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from fieldcraft.flows.analysis.front import on_front
+from fieldcraft.flows.analysis.incomplete import incomplete_data
 from fieldcraft.flows.analysis.noise import by_people
 from fieldcraft.flows.analysis.predicted import predicted_data
 from fieldcraft.flows.desk.board import Board
@@ -35,6 +36,7 @@ def campaign(request: Request, visit: Visitor, name: str, wanted: Annotated[Want
     board: Board = request.app.state.board
     standing = board.standing(name)
     ledger = board.ledger
+    known = {item["trial"]: item["outputs"] for item in standing.status["incomplete"]}
     lines = status_lines(standing.campaign, standing.status, telling=bool(channels(board.settings)))
     values: dict[str, Any] = {
         "campaign": standing.campaign,
@@ -42,7 +44,7 @@ def campaign(request: Request, visit: Visitor, name: str, wanted: Annotated[Want
         "glance": standing.once("glance", lambda: glance(standing)),
         "lines": lines.splitlines(),
         "fielded": [t.id for t in standing.trials if t.field is not None and t.state is TrialState.COMPLETED][-200:],
-        "table": standing.once(wanted, lambda: table_of(standing.campaign, standing.trials, wanted)),
+        "table": standing.once(wanted, lambda: table_of(standing.campaign, standing.trials, wanted, known)),
         "history": ledger.history(name, after=max(0, standing.event - 200))[-_EVENTS:][::-1],
     }
     return page(request, "campaign.html", visit, values)
@@ -72,6 +74,7 @@ def trial(request: Request, visit: Visitor, name: str, trial_id: str) -> Respons
         "data": show_data(ledger, one),
         "text": show_text(ledger, one),
         "lineage": trace_text(lineage),
+        "incomplete": next(iter(incomplete_data(ledger, record, [one])), None),
         "laboratory": by_people(record) and one.state in _MEASURED,
         "on_front": one.id in on_front(record, board.standing(name).trials),
         "picked": picked is not None and picked.trial == one.id,

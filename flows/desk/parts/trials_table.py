@@ -54,7 +54,11 @@ class Wanted:
         return urlencode({name: value for name, value in words.items() if value != ""})
 
 
-def columns_of(campaign: CampaignRecord, trials: Sequence[TrialSummary]) -> list[Column]:
+Known = Mapping[str, Mapping[str, float]]
+"""Outputs that are known of trials that are incomplete, by trial."""
+
+
+def columns_of(campaign: CampaignRecord, trials: Sequence[TrialSummary], known: Known) -> list[Column]:
     """Columns of the trials: what they are, each variable, each output, and what they cost."""
     units, names = campaign.environment["units"], list(trials[0].design) if trials else []
     outputs = campaign.environment["outputs"]
@@ -65,7 +69,10 @@ def columns_of(campaign: CampaignRecord, trials: Sequence[TrialSummary]) -> list
             Column(f"x.{name}", _titled(name, units.get(name, "")), _variable(name), number=_numeric(trials, name))
             for name in names
         ),
-        *(Column(f"y.{each['name']}", _titled(each["name"], each["unit"]), _output(each["name"])) for each in outputs),
+        *(
+            Column(f"y.{each['name']}", _titled(each["name"], each["unit"]), _output(each["name"], known))
+            for each in outputs
+        ),
         *([Column("level", "level", _level(campaign), number=False)] if levels_of(campaign) else []),
         Column("iteration", "iteration", lambda trial: trial.iteration),
         Column(
@@ -84,8 +91,8 @@ def _variable(name: str) -> Callable[[TrialSummary], Any]:
     return lambda trial: trial.actual.get(name)
 
 
-def _output(name: str) -> Callable[[TrialSummary], Any]:
-    return lambda trial: (trial.outputs or {}).get(name)
+def _output(name: str, known: Known) -> Callable[[TrialSummary], Any]:
+    return lambda trial: (trial.outputs or known.get(trial.id, {})).get(name)
 
 
 def _titled(name: str, unit: str) -> str:
@@ -96,9 +103,9 @@ def _numeric(trials: Sequence[TrialSummary], name: str) -> bool:
     return not isinstance(trials[0].design.get(name), str)
 
 
-def table_of(campaign: CampaignRecord, trials: Sequence[TrialSummary], wanted: Wanted) -> dict[str, Any]:
+def table_of(campaign: CampaignRecord, trials: Sequence[TrialSummary], wanted: Wanted, known: Known) -> dict[str, Any]:
     """One page of the table, for its template."""
-    columns = columns_of(campaign, trials)
+    columns = columns_of(campaign, trials, known)
     found = _sorted(columns, _kept(trials, wanted), wanted)
     pages = max(1, -(-len(found) // ROWS))
     at = min(max(1, wanted.page), pages)
@@ -111,6 +118,7 @@ def table_of(campaign: CampaignRecord, trials: Sequence[TrialSummary], wanted: W
         "page": at,
         "pages": pages,
         "wanted": wanted,
+        "incomplete": known,
         "states": [state.value for state in TrialState],
     }
 

@@ -46,14 +46,14 @@ def summary(number: int, strength: float | None) -> TrialSummary:
 def test_the_table_sorts_filters_and_cuts_into_pages(priced):
     campaign = priced.ledger.campaign("priced")
     trials = [summary(n, None if n % 10 == 0 else float((7 * n) % 251)) for n in range(1, 252)]
-    table = table_of(campaign, trials, Wanted(sort="y.strength", down=True))
+    table = table_of(campaign, trials, Wanted(sort="y.strength", down=True), {})
     numbers = [row[0].outputs["strength"] for row in table["rows"]]
     assert len(numbers) == ROWS and numbers == sorted(numbers, reverse=True) and table["pages"] == 3
-    last = table_of(campaign, trials, Wanted(sort="y.strength", down=True, page=99))
+    last = table_of(campaign, trials, Wanted(sort="y.strength", down=True, page=99), {})
     assert [trial.outputs for trial, _ in last["rows"]][-25:] == [None] * 25  # without a result, whichever way
-    assert table_of(campaign, trials, Wanted(state="PROPOSED"))["count"] == 25
-    assert [trial.id for trial, _ in table_of(campaign, trials, Wanted(text="0123"))["rows"]] == ["priced-0123"]
-    assert table_of(campaign, trials, Wanted(sort="no such column"))["rows"][0][0].number == 251
+    assert table_of(campaign, trials, Wanted(state="PROPOSED"), {})["count"] == 25
+    assert [trial.id for trial, _ in table_of(campaign, trials, Wanted(text="0123"), {})["rows"]] == ["priced-0123"]
+    assert table_of(campaign, trials, Wanted(sort="no such column"), {})["rows"][0][0].number == 251
 
 
 def test_a_value_is_rounded_to_two_digits_of_its_deviation():

@@ -227,13 +227,13 @@ def test_a_proposal_that_is_rejected_does_not_make_the_next_one_probe(tmp_path, 
     made = kiln(tmp_path, MARKED, CAMPAIGN + "approval: batch\n", monkeypatch)
     made.make_pass()
     assert made.run("approve", "--batch", "kiln:0")[0] == 0
-    made.make_pass()
+    assert [made.make_pass().sent for _ in range(2)] == [2, 1]
     probing = []
     for number in range(4, 11):
+        made.make_pass()
         trial = made.ledger.trial(f"kiln-{number:04d}")
         probing.append("probing" in trial.origin.remarks)
         assert made.run("reject", trial.id, "--reason", "not today")[0] == 0
-        made.make_pass()
     assert probing == [True, False, False, True, False, False, True]
 
 

@@ -1,0 +1,134 @@
+"""A laboratory that has measured some outputs of a trial and not yet the others."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from bench import Bench
+from test_several_objectives import CAMPAIGN, MARKED, kiln
+
+from fieldcraft.flows.analysis.incomplete import incomplete
+from fieldcraft.flows.products import Trained
+from fieldcraft.flows.recovery.reproduce import remade
+from fieldcraft.flows.steps.acquire import acquire
+from fieldcraft.flows.steps.one_pass import Ref, make_pass
+from fieldcraft.flows.steps.train import lesson_of, train
+from fieldcraft.flows.wiring.context import site_of
+from fieldcraft.storage.ledgers.sqlite import close_idle
+
+LAB = CAMPAIGN.replace("simulator: {kind: function}\ndispatcher: {kind: inline}", "dispatcher: {kind: lab}")
+LAB = LAB.replace("trials: 7", "trials: 9")
+WHOLE = {"kiln-0001": (0.9, 0.1, -0.2), "kiln-0002": (0.7, 0.05, -0.1)}
+
+
+@pytest.fixture(scope="module")
+def _begun(tmp_path_factory):
+    """Four orders: two results are whole, of the third price and smoke are known, and of the fourth nothing."""
+    folder = tmp_path_factory.mktemp("incomplete")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FIELDCRAFT_MLFLOW", "off")
+        made = kiln(folder, MARKED, LAB, patch)
+        made.make_pass()
+        made.make_pass()
+        for name, (strength, price, smoke) in WHOLE.items():
+            told(made, name, strength=strength, price=price, smoke=smoke)
+        told(made, "kiln-0003", price=0.4)
+        told(made, "kiln-0003", smoke=-0.3)
+    close_idle()
+    return folder
+
+
+@pytest.fixture
+def begun(_begun, tmp_path, monkeypatch):
+    """Makes copies of that campaign."""
+
+    def made(name: str) -> Bench:
+        monkeypatch.setenv("FIELDCRAFT_MLFLOW", "off")
+        return kiln(Path(shutil.copytree(_begun, tmp_path / name)), MARKED, LAB, monkeypatch)
+
+    return made
+
+
+def told(made: Bench, trial: str, **values: float) -> None:
+    words = [word for name, value in values.items() for word in ("--value", f"{name}={value}")]
+    assert made.run("record", trial, *words)[0] == 0
+
+
+def passed(made: Bench, asked: int) -> None:
+    lease = made.ledger.acquire("kiln")
+    make_pass(Ref(str(made.settings.home), "kiln", lease.model_dump()), asked=asked)
+    made.ledger.release(lease)
+
+
+def test_what_is_known_teaches_the_models_of_its_outputs_and_is_no_result(begun):
+    made = begun("home")
+    data = lesson_of(made.site, 1).data
+    third = made.site.campaign.space.encode([made.ledger.trial("kiln-0003").design])
+    assert (len(data), len(data.objective_of(0)), len(data.objective_of(1)), len(data.constraint(0))) == (2, 2, 3, 3)
+    assert np.array_equal(data.objective_of(1).X[2:], third)
+    assert (data.objective_of(1).y[2], data.constraint(0).y[2]) == (0.4, -0.3)
+    front = made.json("status", "kiln")[0]["front"]
+    assert front["results"] == 2 and "kiln-0003" not in {each["trial"] for each in front["trials"]}
+
+
+def test_status_queue_and_the_trials_of_the_desk_show_that_it_is_incomplete(begun):
+    made = begun("home")
+    said = "incomplete: price 0.4 EUR, smoke -0.3 %; still missing: strength"
+    assert f"part     kiln-0003 {said}" in made.run("status", "kiln")[1]
+    assert said in made.run("queue", "kiln")[1]
+    (known,) = made.json("status", "kiln")[0]["incomplete"]
+    assert known == {"trial": "kiln-0003", "outputs": {"price": 0.4, "smoke": -0.3}, "sd": {}, "missing": ["strength"]}
+    told(made, "kiln-0003", strength=0.5)
+    assert made.json("status", "kiln")[0]["incomplete"] == []
+    assert "incomplete" not in made.run("status", "kiln")[1] + made.run("queue", "kiln")[1]
+
+
+def test_a_model_says_what_it_learnt_in_part_and_is_made_again_from_that_when_the_rest_has_come(begun):
+    made = begun("home")
+    passed(made, 1)
+    product = made.ledger.product("kiln", 1, "train")
+    (part,) = (each for each in made.ledger.results("kiln-0003") if each.id == incomplete_of(made))
+    design = dict(made.ledger.trial("kiln-0003").design)
+    assert Trained.of(product).partial == {"kiln-0003": {"result": part.id, "design": design}}
+    assert part.outputs == {"price": 0.4, "smoke": -0.3}
+    said = "learnt in part, since other outputs are still to come: kiln-0003 (price, smoke)"
+    assert made.ledger.trial("kiln-0005").origin.remarks["partial"] == said
+    before = made.site.fields.read(product.reference)
+    assert same(remade(made.site, product), before)
+    told(made, "kiln-0003", strength=0.5)
+    assert same(remade(made.site, product), before)
+    assert lesson_of(made.site, 2).data.partial is None and len(lesson_of(made.site, 2).data) == 3
+
+
+def incomplete_of(made: Bench) -> int:
+    (known,) = incomplete(made.ledger, made.ledger.summaries("kiln"))
+    return known.result
+
+
+def same(one, other) -> bool:
+    return all(np.array_equal(one[name].values, other[name].values) for name in other.data_vars)
+
+
+def test_a_pass_that_is_interrupted_after_the_training_proposes_the_same_though_the_rest_has_come(begun):
+    straight, broken = begun("straight"), begun("broken")
+    passed(straight, 1)
+    lease = broken.ledger.acquire("kiln")
+    ref = {"home": str(broken.settings.home), "name": "kiln", "lease": lease.model_dump()}
+    train(site_of(**ref), 1)
+    told(broken, "kiln-0003", strength=0.5)
+    acquire(site_of(**ref), 1, 1)
+    broken.ledger.release(lease)
+    one, other = (made.ledger.trial("kiln-0005") for made in (straight, broken))
+    left = {"model", "environment"}  # the model's record has the time that the training took
+    assert one.design == other.design
+    assert one.origin.model_dump(exclude=left) == other.origin.model_dump(exclude=left)
+    products = [made.ledger.product("kiln", 1, "train") for made in (straight, broken)]
+    assert products[0].reference == products[1].reference
+
+
+def test_what_was_known_of_a_trial_that_is_given_up_teaches_nothing(begun):
+    made = begun("home")
+    assert made.run("abandon", "kiln-0003", "--reason", "the part broke")[0] == 0
+    assert lesson_of(made.site, 1).data.partial is None
+    assert made.json("status", "kiln")[0]["incomplete"] == []
