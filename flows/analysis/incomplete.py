@@ -13,7 +13,7 @@ from fieldcraft.storage.records import OUT, CampaignRecord, Level, Trial, TrialS
 
 @dataclass(frozen=True)
 class Incomplete:
-    """What is known of a trial that is out.
+    """Known outputs of a trial that is out.
 
     Args:
         trial: Id of the trial.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def partial_results(campaign: "Campaign", known: Sequence[Incomplete], names: Sequence[str]) -> "PartialResults | None":
-    """What trials that are out teach of these outputs; None where they teach nothing, or there is one objective.
+    """Known outputs of trials that are out, as data; None where none of these is known, or of one objective.
 
     Outputs that are computed from others are known once those are.
     """

@@ -1,0 +1,74 @@
+"""Several objectives at the desk: all are predicted on a card, and what is known in part is shown as incomplete."""
+
+import re
+from pathlib import Path
+
+import pytest
+from bench import Bench, bench
+from desk_site import people
+
+from fieldcraft.flows.files.tables import Measurement
+from fieldcraft.flows.results.record import check, record
+from fieldcraft.flows.settings import settings_from
+
+CAMPAIGN = """\
+name: pair
+seed: 5
+problem:
+  kind: declared
+  variables: [{name: x, low: 0.0, high: 1.0}]
+  results:
+    - {name: price, unit: EUR, objective: minimize}
+    - {name: yield, unit: g, objective: maximize}
+    - {name: smoke, unit: "%"}
+algorithm: {kind: gp_ehvi, start: {n: 2}, maximizer: {n_samples: 64, n_starts: 2}}
+approval: batch
+dispatcher: {kind: lab}
+budget: {trials: 4}
+"""
+
+
+@pytest.fixture
+def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """Two orders: one result is whole, and of the other the price is known."""
+    made = bench(tmp_path, CAMPAIGN, monkeypatch)
+    monkeypatch.setenv("FIELDCRAFT_MLFLOW", "off")
+    made.order()
+    monkeypatch.setenv("FIELDCRAFT_PEOPLE", str(people(tmp_path / "people.yaml")))
+    tell(made, "pair-0001", price=2.0, smoke=-1.0, **{"yield": 1.0})
+    tell(made, "pair-0002", price=1.25)
+    return made
+
+
+def tell(made: Bench, trial: str, **values: float) -> None:
+    record(made.site, check(made.site, Measurement(trial, values=values)), "ann", "person")
+
+
+def test_a_result_in_part_is_shown_as_incomplete_until_the_rest_has_come(pair, browsers):
+    browser = browsers(settings_from(home=pair.settings.home), "carla")
+    pages = ("/campaign/pair", "/campaign/pair/trial/pair-0002", "/laboratory/pair")
+    for page in pages:
+        assert "incomplete" in browser.get(page).said and "1.25" in browser.get(page).said
+    row = next(r for r in browser.get(pages[0]).text.split("<tr") if "trial/pair-0002" in r)
+    assert "incomplete" in row and "1.25" in row
+    assert "incomplete" not in browser.get("/campaign/pair/trial/pair-0001").said
+    tell(pair, "pair-0002", smoke=-0.5, **{"yield": 3.0})
+    for page in pages:
+        assert "incomplete" not in browser.get(page).said
+
+
+def test_a_card_tells_every_objective_with_its_unit_and_the_chance_to_be_feasible(pair, browsers):
+    tell(pair, "pair-0002", smoke=-0.5, **{"yield": 3.0})
+    pair.make_pass()
+    origin = pair.ledger.trial("pair-0003").origin
+    browser = browsers(settings_from(home=pair.settings.home), "carla")
+    card = browser.get("/queue/pair").said
+    means = {"price": origin.mean, "yield": origin.further["yield"].mean}
+    for name, unit in (("price", "EUR"), ("yield", "g")):
+        (told,) = re.findall(rf"{name} (\S+) (?:±|\+-) \S+ {unit}\b", card)
+        assert float(told) == pytest.approx(means[name], rel=0.02)
+    assert f"feasible with probability {origin.feasible:.2g}" in card
+    page = browser.get("/campaign/pair/trial/pair-0003").said
+    assert re.search(r"price not measured predicted \S+ .*EUR yield not measured predicted \S+ .*g smoke", page)
+    assert page.count("predicted feasible") == 1 and f"with probability {origin.feasible:.2g}" in page
+    assert "predicted feasible" not in browser.get("/campaign/pair/trial/pair-0001").said
