@@ -263,7 +263,7 @@ def trace_data(ledger: Ledger, trial: Trial, field_path: str | None, checkpoint_
 
 
 def _several(campaign: CampaignRecord, origin: Origin) -> dict[str, Any]:
-    """Entries for several objectives: whose ``mean`` and ``sd`` are told, those of the others, the chance to be feasible."""
+    """Entries for several objectives: whose ``mean`` and ``sd`` are, those of the others, the chance to be feasible."""
     found = predicted_data(campaign, origin) or {}
     if not objective_of(campaign).goals:
         return {}
