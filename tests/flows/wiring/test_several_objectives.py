@@ -237,6 +237,21 @@ def test_a_proposal_that_is_rejected_does_not_make_the_next_one_probe(tmp_path, 
     assert probing == [True, False, False, True, False, False, True]
 
 
+def test_a_design_that_fails_takes_one_turn_of_probing(ended, tmp_path, monkeypatch):
+    monkeypatch.setenv("FIELDCRAFT_MLFLOW", "off")
+    first = ended.ledger.trial("kiln-0001").design["T"]
+    made = kiln(tmp_path, MARKED, CAMPAIGN, monkeypatch)
+    file, at = tmp_path / "plugins" / "problems" / "kiln.py", '        T = design["T"]\n'
+    cracks = f'{at}        if abs(T - {first!r}) < 1e-12:\n            raise Infeasible("it cracks")\n'
+    file.write_text(file.read_text().replace(at, cracks).replace("import Output,", "import Infeasible, Output,"))
+    small.finish(made.file, made.settings.home, tmp_path / "plugins")
+    trials = made.ledger.trials("kiln")
+    assert [trial.failure for trial in trials] == ["infeasible"] + [None] * (len(trials) - 1)
+    # The fourth has its turn too, but of the results before it none is feasible.
+    assert [trial.number for trial in trials if "probing" in trial.origin.remarks] == [7]
+    assert all(trial.outputs["smoke"] > 0 for trial in trials[1:3])
+
+
 def test_an_origin_of_an_earlier_version_tells_the_first_objective_alone(ended):
     trial = ended.ledger.trial("kiln-0007")
     before = trial.origin.model_copy(update={"further": {}, "feasible": None})
