@@ -14,7 +14,8 @@ from scipy.optimize import minimize
 from scipy.stats import qmc
 
 from fieldcraft.models.acquisitions.ucb import UCB
-from fieldcraft.models.gaussian.process import ExactPosterior, Fit, build, pathwise, posterior
+from fieldcraft.models.gaussian.draws import pathwise
+from fieldcraft.models.gaussian.process import ExactPosterior, Fit, build, posterior
 from fieldcraft.models.maximizer import Maximizer
 from fieldcraft.models.numerics.randomness import seeded
 from fieldcraft.models.observations import Array, Observations, Scaling

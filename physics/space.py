@@ -246,7 +246,7 @@ class SearchSpace:
         Raises:
             SpaceError: a variable is not continuous.
         """
-        return {name: self._continuous(name).values(X[:, [i]]) for i, name in enumerate(self.names)}
+        return {each.name: each.values(X[:, [i]]) for i, each in enumerate(self._reals)}
 
     def coordinates(self, values: Mapping[str, Array]) -> Array:
         """Encoded points (n, dimension) of values by name, n each, of continuous variables alone.
@@ -254,7 +254,7 @@ class SearchSpace:
         Raises:
             SpaceError: a variable is not continuous.
         """
-        return np.stack([self._continuous(name).coordinates(np.ravel(values[name])) for name in self.names], axis=1)
+        return np.stack([each.coordinates(np.ravel(values[each.name])) for each in self._reals], axis=1)
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
         """n independent feasible points, shape (n, dimension), uniform over the space.
@@ -359,11 +359,15 @@ class SearchSpace:
             raise SpaceError(f"No variable is named {name!r}.{suggestion(name, self.names)}")
         return self.variables[self.names.index(name)]
 
-    def _continuous(self, name: str) -> Continuous:
-        variable = self._variable(name)
-        if not isinstance(variable, Continuous):
-            raise SpaceError(f"{name} is no continuous variable: leave it out of what asks for real numbers.")
-        return variable
+    @cached_property
+    def _reals(self) -> tuple[Continuous, ...]:
+        """The variables, all of them continuous."""
+        found = []
+        for each in self.variables:
+            if not isinstance(each, Continuous):
+                raise SpaceError(f"{each.name} is no continuous variable: leave it out of what asks for real numbers.")
+            found.append(each)
+        return tuple(found)
 
     def _numeric(self, name: str) -> Continuous | Integer:
         variable = self._variable(name)

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from fieldcraft.models.acquisition import Scale
 from fieldcraft.models.capability import Capability
-from fieldcraft.models.gaussian.process import ExactPosterior, exact_process, pathwise, to_unit
+from fieldcraft.models.gaussian.draws import pathwise
+from fieldcraft.models.gaussian.process import ExactPosterior, exact_process, to_unit
 from fieldcraft.models.maximizers._descent import minimiser
 from fieldcraft.models.numerics.checks import refuse_below
 from fieldcraft.models.observations import Observations

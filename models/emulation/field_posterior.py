@@ -13,7 +13,7 @@ runs without noise both give way to what these know (``models.emulation.remainde
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -24,7 +24,7 @@ from torch import Tensor
 from fieldcraft.models.emulation.calibration import Calibrated
 from fieldcraft.models.emulation.remainder import Remainder
 from fieldcraft.models.emulation.slopes import differentiable, with_slopes
-from fieldcraft.models.gaussian.process import ExactPosterior
+from fieldcraft.models.gaussian.process import ExactPosterior, ExactPosteriors
 from fieldcraft.models.observations import Array, Scaling
 from fieldcraft.models.selection.predictive_score import MOST
 from fieldcraft.models.selection.quadratics import Quadratics
@@ -33,6 +33,8 @@ from fieldcraft.models.surrogate import Function, MomentsWithSlopes
 
 # Numbers of the fields of many designs that are alive at once.
 _BLOCK = 500_000
+# Numbers of the fields that are moved along some modes together, each way: of small fields all share one reading.
+_MOVED = 200_000
 # Cells of fields beyond which a first look at many designs takes their means over fewer, and over how many.
 _MANY, _FEW = 8192, 2500
 
@@ -55,10 +57,15 @@ class Basis:
 
     def coefficients(self, X: Array) -> tuple[Array, Array]:
         """Means and standard deviations of the coefficients at X (n, d), each (n, K)."""
-        points = torch.from_numpy(X)
-        with torch.no_grad():
-            found = [each.mean_var(points) for each in self.processes]
-        return self._physical([mean for mean, _ in found], [variance for _, variance in found], len(X))
+        if not self.processes:
+            return np.empty((len(X), 0)), np.empty((len(X), 0))
+        mean, variance = self._together.mean_var(X)
+        scales = [each.scaling for each in self.processes]
+        sds = np.sqrt(variance)
+        return (
+            np.stack([scale.to_physical(each) for scale, each in zip(scales, mean, strict=True)], axis=1),
+            np.stack([scale.sd * each for scale, each in zip(scales, sds, strict=True)], axis=1),
+        )
 
     def fields(self, emulated: Array, coefficients: Array) -> Array:
         """Fields (n, fields, cells) for the emulator's and coefficients (n, K)."""
@@ -67,13 +74,9 @@ class Basis:
         found += self.factors[:, None] * emulated
         return np.asarray(found)
 
-    def _physical(self, means: list[Tensor], variances: list[Tensor], n: int) -> tuple[Array, Array]:
-        if not means:
-            return np.empty((n, 0)), np.empty((n, 0))
-        scales = [each.scaling for each in self.processes]
-        mean = [scale.to_physical(each.numpy()) for scale, each in zip(scales, means, strict=True)]
-        sd = [scale.sd * each.clamp_min(0).sqrt().numpy() for scale, each in zip(scales, variances, strict=True)]
-        return np.stack(mean, axis=1), np.stack(sd, axis=1)
+    @cached_property
+    def _together(self) -> ExactPosteriors:
+        return ExactPosteriors(self.processes)
 
 
 def followed(snapshots: Snapshots, basis: Basis, X: Array, mean: Array, sd: Array) -> tuple[Array, Array]:
@@ -87,34 +90,36 @@ def followed(snapshots: Snapshots, basis: Basis, X: Array, mean: Array, sd: Arra
     for first in range(0, len(X), step):
         some = slice(first, first + step)
         fields, spread = basis.fields(snapshots.emulated(X[some]), mean[some]), sd[some]
-        moves = ((mode, spread[:, [[k]]]) for k, mode in enumerate(basis.modes))
-        told = through(snapshots, X[some], fields, moves)
+        told = through(snapshots, X[some], fields, basis.modes[:, None], spread.T[:, :, None, None])
         means[some], variances[some] = told.mean, told.variance
     return means, variances
 
 
-def through(snapshots: Snapshots, X: Array, fields: Array, moves: Iterable[tuple[Array, Array | float]]) -> Quadratics:
+def through(snapshots: Snapshots, X: Array, fields: Array, moves: Array, sizes: Array | float) -> Quadratics:
     """The output of uncertain fields at X (n, d), in its unit; NaN as in ``followed``.
 
     Args:
         snapshots: How the output is read.
         X: The designs.
         fields: Mean fields, shape (n, fields, cells).
-        moves: Two factors for each mode, whose product is one standard deviation of the fields, of the same shape.
+        moves: For each of K modes what moves them, shape (K, n or 1, fields, cells).
+        sizes: One standard deviation of it, a number or shape (K, n, 1, 1).
     """
-    here = snapshots.outputs(fields, X)
-    slopes, bends = list[Array](), list[Array]()
-    moved, both = np.empty((2, *fields.shape)), np.concatenate([X, X])
-    for move in moves:
-        np.multiply(*move, out=moved[0])
-        np.subtract(fields, moved[0], out=moved[1])
-        moved[0] += fields
-        ahead, behind = snapshots.outputs(moved.reshape(-1, *fields.shape[1:]), both).reshape(2, -1)
-        ahead = np.where(np.isfinite(ahead), ahead, 2 * here - np.where(np.isfinite(behind), behind, here))
-        behind = np.where(np.isfinite(behind), behind, 2 * here - ahead)
-        slopes.append((ahead - behind) / 2)
-        bends.append((ahead + behind) / 2 - here)
-    return Quadratics(here, *(np.reshape(each, (-1, len(X))).T for each in (slopes, bends)))
+    here, k, n = snapshots.outputs(fields, X), len(moves), len(X)
+    at_once = max(1, min(k, _MOVED // fields.size))
+    read, room = np.empty((2, k, n)), np.empty((2 * at_once, *fields.shape))
+    for first in range(0, k, at_once):
+        some = slice(first, first + at_once)
+        ahead, behind = moved = room[: 2 * len(moves[some])].reshape(2, -1, *fields.shape)
+        np.multiply(moves[some], sizes if isinstance(sizes, float) else sizes[some], out=ahead)
+        np.subtract(fields, ahead, out=behind)
+        ahead += fields
+        every = np.tile(X, (len(moved[0]) * 2, 1))
+        read[:, some] = snapshots.outputs(moved.reshape(-1, *fields.shape[1:]), every).reshape(2, -1, n)
+    ahead, behind = read
+    ahead = np.where(np.isfinite(ahead), ahead, 2 * here - np.where(np.isfinite(behind), behind, here))
+    behind = np.where(np.isfinite(behind), behind, 2 * here - ahead)
+    return Quadratics(here, (ahead - behind).T / 2, (ahead + behind).T / 2 - here[:, None])
 
 
 def in_targets(scaling: Scaling, mean: Array, variance: Array) -> tuple[Array, Array]:

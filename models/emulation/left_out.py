@@ -116,8 +116,7 @@ def left_out(
         moves = np.concatenate([spread for _, spread in found], axis=1)
         at = data.X[held]
         fields = factors[:, None] * snapshots.emulated(at) + np.tensordot(middle, differences, 1)
-        each = ((np.tensordot(weights, differences, 1), 1.0) for weights in moves)
-        told = through(snapshots, at, fields, each)
+        told = through(snapshots, at, fields, np.tensordot(moves, differences, 1), 1.0)
         middles[held], turns[0, held], turns[1, held] = told.middle, told.slopes, told.bends
     return Quadratics(middles, *turns).scaled(data.scaling.mean, data.scaling.sign * data.scaling.sd)
 

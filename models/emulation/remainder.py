@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fieldcraft.models.gaussian.covariance import covariance
+from fieldcraft.models.gaussian.covariance import CORRELATIONS, scaled_squares
 from fieldcraft.models.linear.conditioning import Factor
 from fieldcraft.models.observations import Array
 
@@ -43,9 +43,9 @@ class Remainder:
 
     def at(self, X: Array, shift: float) -> tuple[Array, Array]:
         """Mean of the remainder at X (c, d) in targets, and the share of its variance that is left, each (c,)."""
-        cross = self._correlation(torch.from_numpy(X))
-        left = self._factor.variance(torch.ones(len(X), dtype=cross.dtype), cross).clamp_min(_NUGGET)
-        return shift + self._weights(shift) @ cross.numpy(), left.numpy()
+        cross = self._correlation(X)
+        left = self._factor.variance(torch.ones(len(X), dtype=torch.float64), torch.from_numpy(cross))
+        return shift + self._weights(shift) @ cross, left.clamp_min(_NUGGET).numpy()
 
     def grown(self, X: Tensor, errors: Array) -> "Remainder":
         """The same with the remainders (k,) of runs at X (k, d) known too."""
@@ -54,11 +54,10 @@ class Remainder:
     def _weights(self, shift: float) -> Array:
         return np.asarray(self._factor.solve(torch.from_numpy(self.errors - shift)).numpy())
 
-    def _correlation(self, X: Tensor) -> Tensor:
-        d = X.shape[1]
-        with torch.no_grad():
-            return covariance("matern52", self.X, X, torch.full((d,), _LENGTH * d**0.5, dtype=torch.float64))
+    def _correlation(self, X: Array) -> Array:
+        length = _LENGTH * X.shape[1] ** 0.5
+        return CORRELATIONS["matern52"](scaled_squares(self.X.numpy() / length, X / length))[0]
 
     @cached_property
     def _factor(self) -> Factor:
-        return Factor.of(self._correlation(self.X), _NUGGET)
+        return Factor.of(torch.from_numpy(self._correlation(self.X.numpy())), _NUGGET)

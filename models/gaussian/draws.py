@@ -1,6 +1,7 @@
-"""Draws of functions from an exact Gaussian process: sums of kernels or of features."""
+"""Draws of functions from an exact Gaussian process: by Matheron's rule, or as sums of kernels or of features."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -8,7 +9,7 @@ from torch import Tensor
 from torch.quasirandom import SobolEngine
 
 from fieldcraft.models.gaussian.process import ExactPosterior
-from fieldcraft.models.linear.fourier_features import FourierFeatures
+from fieldcraft.models.linear.fourier_features import FourierFeatures, Waves
 from fieldcraft.models.linear.linear_model import LinearModel
 from fieldcraft.models.numerics.point_sets import sobol_points, take
 from fieldcraft.models.surrogate import Function
@@ -16,6 +17,53 @@ from fieldcraft.physics.space import SearchSpace
 
 # Directions of a covariance below this share of its largest eigenvalue are rounding.
 _RANK = 1e-10
+# Random Fourier features of the prior of a draw.
+_PATH_FEATURES = 1024
+
+
+def pathwise(posterior: ExactPosterior, q: int, rng: np.random.Generator) -> list[Function]:
+    """q functions by Matheron's rule: a prior of random Fourier features, an exact update (Wilson et al., 2020).
+
+    f(x) = c + g(x) + k(x, X) S^-1 (t - c - g(X) - e), with g from the prior and e the noise of the results.
+    """
+    return [_path(posterior, rng) for _ in range(q)]
+
+
+def _path(posterior: ExactPosterior, rng: np.random.Generator) -> Function:
+    fit, constant = posterior.fit, posterior.constant
+    phi = FourierFeatures.drawn(fit.kernel, posterior.length_scales, _PATH_FEATURES, rng)
+    theta = torch.from_numpy(rng.standard_normal(2 * len(phi.frequencies)))
+    error = torch.as_tensor(posterior.noises).sqrt() * torch.from_numpy(rng.standard_normal(len(fit.X)))
+    prior = phi.combined(theta)
+    with torch.no_grad():
+        weights = posterior.factor.solve(fit.targets - constant - prior(fit.X) - error)
+    return _Path(posterior, prior, weights)
+
+
+@dataclass(frozen=True, eq=False)
+class _Path:
+    """x -> c + g(x) + k(x, X) w (see ``SlopedFunction``)."""
+
+    posterior: ExactPosterior
+    prior: Waves
+    weights: Tensor
+
+    def __call__(self, X: Tensor) -> Tensor:
+        return self._updated(X, self.prior(X))
+
+    @property
+    def coarse(self) -> Function:
+        return lambda X: self._updated(X, self.prior.coarse(X))
+
+    def value_and_grad(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        (prior, slopes), (update, moved) = (
+            self.prior.value_and_grad(X),
+            self.posterior.kernel_slopes(X, self.weights.numpy()),
+        )
+        return self.posterior.constant + prior + torch.from_numpy(update), slopes + torch.from_numpy(moved)
+
+    def _updated(self, X: Tensor, prior: Tensor) -> Tensor:
+        return self.posterior.constant + prior + self.posterior.kernel(X, self.posterior.fit.X) @ self.weights
 
 
 def joint(

@@ -15,7 +15,7 @@ from fieldcraft.models.feasibility.constrained import about_objective
 from fieldcraft.models.gaussian.covariance import CORRELATIONS, covariance, pulled, scaled_squares
 from fieldcraft.models.gaussian.fit import NOISE, Found
 from fieldcraft.models.linear.conditioning import Factor, leave_one_out
-from fieldcraft.models.linear.fourier_features import FourierFeatures, Kernel, Waves
+from fieldcraft.models.linear.fourier_features import Kernel
 from fieldcraft.models.numerics.milestones import telling
 from fieldcraft.models.observations import Array, Scaling
 from fieldcraft.models.surrogate import Function, MomentsWithSlopes, Posterior
@@ -27,8 +27,6 @@ _CONSTANT, _SCALES = "mean_module.raw_constant", "covar_module.raw_lengthscale"
 _NOISE = "likelihood.noise_covar.raw_noise"
 _PARAMETER = "parameter."
 _METRIC = "metric."
-# Random Fourier features of the prior of a draw.
-_PATH_FEATURES = 1024
 # Trials that a first look at many points uses.
 _COARSE = 200
 
@@ -284,6 +282,31 @@ class ExactPosterior:
         return covariance(self.fit.kernel, A, B, self.length_scales)
 
 
+@dataclass(frozen=True, eq=False)
+class ExactPosteriors:
+    """Posteriors of K >= 1 exact processes with the same designs and kernel, which are asked together.
+
+    Args:
+        processes: The posteriors.
+    """
+
+    processes: tuple[ExactPosterior, ...]
+
+    def mean_var(self, X: Array) -> tuple[Array, Array]:
+        """Means and variances of the noise-free targets at X (c, d), each (K, c): those of ``mean_var`` of each."""
+        scales = [each.length_scales.numpy() for each in self.processes]
+        squares = [scaled_squares(each._scaled, X / own) for each, own in zip(self.processes, scales, strict=True)]
+        cross = torch.from_numpy(CORRELATIONS[self.processes[0].fit.kernel](np.stack(squares))[0])
+        variance = self._factor.variance(torch.ones(cross.shape[::2], dtype=cross.dtype), cross)
+        means = [each.mean_of(own) for each, own in zip(self.processes, cross, strict=True)]
+        return torch.stack(means).numpy(), variance.numpy()
+
+    @cached_property
+    def _factor(self) -> Factor:
+        """Factors of all covariances of the results, shape (K, n, n)."""
+        return Factor(torch.stack([each.factor.lower.detach() for each in self.processes]))
+
+
 def posterior(
     fit: Fit,
     scaling: Scaling,
@@ -326,51 +349,6 @@ def exact_process(beliefs: Posterior, who: str, instead: str) -> ExactPosterior:
 def to_unit(X: Tensor) -> Tensor:
     """X mapped from the encoded [-1, 1] to [0, 1], for which BoTorch's prior of the length scales is made."""
     return (X + 1) / 2
-
-
-def pathwise(posterior: ExactPosterior, q: int, rng: np.random.Generator) -> list[Function]:
-    """q functions by Matheron's rule: a prior of random Fourier features, an exact update (Wilson et al., 2020).
-
-    f(x) = c + g(x) + k(x, X) S^-1 (t - c - g(X) - e), with g from the prior and e the noise of the results.
-    """
-    return [_path(posterior, rng) for _ in range(q)]
-
-
-def _path(posterior: ExactPosterior, rng: np.random.Generator) -> Function:
-    fit, constant = posterior.fit, posterior.constant
-    phi = FourierFeatures.drawn(fit.kernel, posterior.length_scales, _PATH_FEATURES, rng)
-    theta = torch.from_numpy(rng.standard_normal(2 * len(phi.frequencies)))
-    error = torch.as_tensor(posterior.noises).sqrt() * torch.from_numpy(rng.standard_normal(len(fit.X)))
-    prior = phi.combined(theta)
-    with torch.no_grad():
-        weights = posterior.factor.solve(fit.targets - constant - prior(fit.X) - error)
-    return _Path(posterior, prior, weights)
-
-
-@dataclass(frozen=True, eq=False)
-class _Path:
-    """x -> c + g(x) + k(x, X) w (see ``SlopedFunction``)."""
-
-    posterior: ExactPosterior
-    prior: Waves
-    weights: Tensor
-
-    def __call__(self, X: Tensor) -> Tensor:
-        return self._updated(X, self.prior(X))
-
-    @property
-    def coarse(self) -> Function:
-        return lambda X: self._updated(X, self.prior.coarse(X))
-
-    def value_and_grad(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        (prior, slopes), (update, moved) = (
-            self.prior.value_and_grad(X),
-            self.posterior.kernel_slopes(X, self.weights.numpy()),
-        )
-        return self.posterior.constant + prior + torch.from_numpy(update), slopes + torch.from_numpy(moved)
-
-    def _updated(self, X: Tensor, prior: Tensor) -> Tensor:
-        return self.posterior.constant + prior + self.posterior.kernel(X, self.posterior.fit.X) @ self.weights
 
 
 def build(kernel: Kernel, X: Tensor, targets: Tensor, noise: Tensor | None) -> "SingleTaskGP":

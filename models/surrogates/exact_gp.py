@@ -13,7 +13,7 @@ from fieldcraft.models.capability import Capability
 from fieldcraft.models.gaussian import draws
 from fieldcraft.models.gaussian.fit import Found, Question, known_noise, stated_noise
 from fieldcraft.models.gaussian.inducing import INDUCING, InducedFeatures, InducedPosterior, conditioned
-from fieldcraft.models.gaussian.process import ExactPosterior, Fit, pathwise, posterior
+from fieldcraft.models.gaussian.process import ExactPosterior, Fit, posterior
 from fieldcraft.models.gradients.covariance import PROFILES
 from fieldcraft.models.gradients.fit import MOST_ROWS, JointQuestion, told
 from fieldcraft.models.gradients.posterior import GradientPosterior
@@ -164,7 +164,7 @@ class ExactGP:
             return partial(draws.joint, n_skeleton=self.n_skeleton, space=data.planes)
         if self.draw == "features":
             return partial(draws.features, n_features=self.n_features)
-        return pathwise
+        return draws.pathwise
 
     def joins(self, data: Observations) -> bool:
         """True if there are gradients, and it can learn from them."""

@@ -120,7 +120,8 @@ class StatedFields(ReadFields):
     def predict(self, X: np.ndarray) -> np.ndarray:
         """Fields of encoded designs X (k, d) by the equation on its coarse grid, shape (k, fields, cells)."""
         at_once = max(1, _VALUES // math.prod(self.stated.cells))
-        return np.concatenate([self._solved(X[first : first + at_once]) for first in range(0, len(X), at_once)])
+        parts = [self._solved(X[first : first + at_once]) for first in range(0, len(X), at_once)]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _solved(self, X: np.ndarray) -> np.ndarray:
         from fieldcraft.physics.parametric.finite_differences import solved

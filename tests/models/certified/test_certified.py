@@ -15,8 +15,9 @@ from fieldcraft.models.acquisitions.thompson import Thompson
 from fieldcraft.models.acquisitions.ucb import UCB
 from fieldcraft.models.certified.box_region import Region
 from fieldcraft.models.certified.posterior_bounds import Process, ScoreBounds
+from fieldcraft.models.gaussian.draws import pathwise
 from fieldcraft.models.gaussian.kernel_bounds import Planes, Quadratics, Radial
-from fieldcraft.models.gaussian.process import Fit, build, pathwise, posterior
+from fieldcraft.models.gaussian.process import Fit, build, posterior
 from fieldcraft.models.maximizers.certified import Certified
 from fieldcraft.models.observations import Observations, Scaling
 from fieldcraft.models.surrogate import no_report

@@ -103,6 +103,15 @@ def test_many_designs_are_followed_in_blocks(monkeypatch):
         np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
+def test_modes_are_followed_some_at_a_time(monkeypatch):
+    posterior = fit(data())
+    assert len(posterior.basis.modes) % 3
+    whole = posterior.mean_var(torch.tensor(Z[:5]))
+    monkeypatch.setattr("fieldcraft.models.emulation.field_posterior._MOVED", 3 * 5 * 60)
+    for one, other in zip(whole, posterior.mean_var(torch.tensor(Z[:5])), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
 def test_enough_modes_give_back_every_field_and_are_apart():
     posterior = fit(data(), EmulatedField(n_modes=50))
     basis, state = posterior.basis, posterior.state()

@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
+from fieldcraft.models.gaussian.process import ExactPosteriors
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates.exact_gp import ExactGP
@@ -57,6 +58,16 @@ def test_mean_and_variance_equal_the_formula(kernel, noise):
     expected_mean, expected_covariance = hand_posterior(posterior, kernel, X, data().targets, Z)
     np.testing.assert_allclose(mean.detach(), expected_mean, atol=1e-9)
     np.testing.assert_allclose(variance.detach(), np.diag(expected_covariance), atol=1e-9)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_processes_asked_together_say_what_each_says_alone(kernel):
+    alone = tuple(fitted(kernel, y=values) for values in (Y, X[:, 0] ** 2, 10 - Y * X[:, 1]))
+    means, variances = ExactPosteriors(alone).mean_var(Z)
+    for posterior, mean, variance in zip(alone, means, variances, strict=True):
+        expected_mean, expected_covariance = hand_posterior(posterior, kernel, X, posterior.fit.targets.numpy(), Z)
+        np.testing.assert_allclose(mean, expected_mean, atol=1e-9)
+        np.testing.assert_allclose(variance, np.diag(expected_covariance), atol=1e-9)
 
 
 def test_known_noise_is_the_noise_of_a_target():
