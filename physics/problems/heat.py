@@ -172,7 +172,10 @@ def _optimum(problem: Heat, sense: Sense) -> Optimum:
                 place[:, 1 - axis] = s
                 return place
 
-            found, value = _least(lambda s, side=side: sign * problem.exact(side(s)), np.linspace(low, high, _SCAN))
+            def signed(s: Array, side: Callable[[Array], Array] = side) -> Array:
+                return sign * problem.exact(side(s))
+
+            found, value = _least(signed, np.linspace(low, high, _SCAN))
             if value < sign * best.value:
                 x, y = side(np.array([found]))[0]
                 best = Optimum({"x": float(x), "y": float(y)}, sign * value)
