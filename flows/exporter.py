@@ -2,10 +2,11 @@
 
 import os
 
-from fieldcraft.flows.machinery.collecting import as_usual, seldom
+from fieldcraft.flows.machinery.collecting import seldom
 
 if __name__ == "__main__":
     os.nice(10)  # the campaign comes first, before the imports below, too
+    os.environ["OMP_NUM_THREADS"] = "1"  # others would wait for each other: the campaign has the cores
     seldom()
 
 import select
@@ -40,5 +41,4 @@ def _follow(settings: Settings, name: str) -> int:
 
 
 if __name__ == "__main__":
-    as_usual()
     raise SystemExit(_follow(settings_from(home=Path(sys.argv[1])), sys.argv[2]))

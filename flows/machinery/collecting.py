@@ -1,8 +1,11 @@
 """Garbage collection of a process that imports much: a million objects, hardly any of them garbage."""
 
+import atexit
 import gc
 
 _USUAL = gc.get_threshold()
+# Or Python looks through all there is as the process ends: a third of the time of a short command.
+atexit.register(gc.freeze)
 
 
 def seldom() -> None:

@@ -46,8 +46,6 @@ QUIET = {
 LOCAL = {
     "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
     "PREFECT_UI_ENABLED": "0",
-    "PREFECT__SERVER_EPHEMERAL": "1",
-    "PREFECT__SERVER_FINAL": "1",
     # Together: a statement for the state of one task takes as long as one for those of a second.
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "100",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
@@ -287,7 +285,7 @@ def _serve(listener: socket.socket) -> None:
     import uvicorn
     from prefect.server.api.server import create_app
 
-    app = create_app()  # takes as long as the imports; it writes nothing before it serves
+    app = create_app(ephemeral=True)  # takes as long as the imports; it writes nothing before it serves
     as_usual()
     if not os.read(0, 1):
         return  # the parent found something wrong and left

@@ -33,6 +33,8 @@ _NEAREST = 0.02
 _SD = {1: 153.13, 2: 68.09, 3: 60.12}
 # Points on each side of the search box among which an extremum is looked for.
 _SCAN = 512
+# Points among which it is then looked for between the neighbours of the best, until those are so close, in m.
+_FINER, _CLOSE = 9, 1e-10
 
 _Edges = dict[str, Callable[[Array], Array]]
 
@@ -159,11 +161,8 @@ class Heat(Problem):
 
 @lru_cache(maxsize=32)
 def _optimum(problem: Heat, sense: Sense) -> Optimum:
-    from scipy.optimize import minimize_scalar
-
     low, high = problem.margin, _SIDE - problem.margin
     sign = -1.0 if sense == "maximize" else 1.0
-    along = np.linspace(low, high, _SCAN)
     best = Optimum({}, sign * np.inf)
     for fixed in (low, high):
         for axis in (0, 1):
@@ -173,15 +172,22 @@ def _optimum(problem: Heat, sense: Sense) -> Optimum:
                 place[:, 1 - axis] = s
                 return place
 
-            near = along[int(np.argmin(sign * problem.exact(side(along))))]
-            width = along[1] - along[0]
-            polished = minimize_scalar(
-                lambda s, side=side: sign * float(problem.exact(side(np.array([s])))[0]),
-                bounds=(max(low, near - width), min(high, near + width)),
-                method="bounded",
-                options={"xatol": 1e-10},
-            )
-            if polished.fun < sign * best.value:
-                x, y = side(np.array([polished.x]))[0]
-                best = Optimum({"x": float(x), "y": float(y)}, sign * float(polished.fun))
+            def signed(s: Array, side: Callable[[Array], Array] = side) -> Array:
+                return sign * problem.exact(side(s))
+
+            found, value = _least(signed, np.linspace(low, high, _SCAN))
+            if value < sign * best.value:
+                x, y = side(np.array([found]))[0]
+                best = Optimum({"x": float(x), "y": float(y)}, sign * value)
     return best
+
+
+def _least(function: Callable[[Array], Array], places: Array) -> tuple[float, float]:
+    """Place of the least value, to ``_CLOSE``, and the value: among the places, then ever finer beside the best one."""
+    while True:
+        values = function(places)
+        at = int(np.argmin(values))
+        before, after = places[max(at - 1, 0)], places[min(at + 1, len(places) - 1)]
+        if after - before < _CLOSE:
+            return float(places[at]), float(values[at])
+        places = np.linspace(before, after, _FINER)

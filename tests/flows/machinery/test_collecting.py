@@ -1,6 +1,8 @@
 """Garbage is looked for seldom while a process imports, and as usual from then on."""
 
 import gc
+import subprocess
+import sys
 import weakref
 
 from fieldcraft.flows.machinery.collecting import as_usual, seldom
@@ -30,3 +32,17 @@ def test_garbage_stays_while_imports_go_on_and_no_longer():
     finally:
         gc.unfreeze()
         gc.set_threshold(*thresholds)
+
+
+def at_end(imports: str) -> str:
+    """Output of a process that leaves a knot, which says when it is found."""
+    knot = "class Knot:\n    def __del__(self): print('found')\nknot = Knot()\nknot.self = knot\n"
+    done = subprocess.run(
+        [sys.executable, "-c", imports + knot], capture_output=True, text=True, timeout=60, check=True
+    )
+    return done.stdout.strip()
+
+
+def test_nothing_is_looked_through_as_the_process_ends():
+    assert at_end("") == "found"
+    assert at_end("import fieldcraft.flows.machinery.collecting\n") == ""
