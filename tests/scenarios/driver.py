@@ -3,7 +3,7 @@
 The children call the pass as the plain function it is. Everything slow is imported once, before the first fork, and
 their simulations are processes that need not import either (``warm_start.py``).
 
-``python driver.py FILE`` runs one campaign in this process.
+``python driver.py FILE`` runs one campaign in this process, and prints the name of each event.
 
     request  {"file": campaign file, "environment": {...}, "cwd": folder, by default the driver's}
     answer   {"status": exit status of the child, negative for a signal}
@@ -23,9 +23,11 @@ from pathlib import Path
 import torch
 
 from fieldcraft.flows.jobs import forks
+from fieldcraft.flows.machinery.progress import listening
 from fieldcraft.flows.run import pause
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import read_campaign
+from fieldcraft.flows.steps import train
 from fieldcraft.flows.steps.one_pass import Ref, make_pass
 from fieldcraft.flows.views.export import tracker
 from fieldcraft.flows.wiring.build import wire
@@ -38,8 +40,10 @@ LONGEST_S = 300  # of one campaign; a child that hangs ends by SIGALRM then
 def drive(file: Path) -> None:
     """Run the campaign of a file to its end and export it, as ``fieldcraft run`` does, without Prefect.
 
-    With ``EXPORT_LATER`` in the environment it is left for a later call to export.
+    With ``EXPORT_LATER`` in the environment it is left for a later call to export; ``SAVE_EVERY_S`` is how often a
+    training is saved.
     """
+    train.SAVE_EVERY_S = float(os.environ.get("SAVE_EVERY_S", train.SAVE_EVERY_S))
     settings = settings_from()
     campaign = wire(read_campaign(file), settings)
     ledger = open_ledger(settings.ledger, create=True)
@@ -111,4 +115,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main() if len(sys.argv) == 1 else drive(Path(sys.argv[1]))
+    if len(sys.argv) == 1:
+        main()
+    else:
+        with listening(lambda event, details: print(event)):
+            drive(Path(sys.argv[1]))
