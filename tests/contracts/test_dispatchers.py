@@ -12,10 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import warm_start
 from dispatchers import SITES, SUPPLIERS, Bench, ended, furnish, is_as
 from ledgers import in_child, killed_at
 
 from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.jobs import forks
 from fieldcraft.flows.jobs.dispatcher import Failed, Finished, Lost, Ordering, Running
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
@@ -45,6 +47,7 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.delenv(name)
     for name, value in {**furnish(tmp_path), "PYTHONPATH": str(ROOT)}.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setattr(forks, "begun", warm_start.server)  # of interpreters: tests/flows/dispatchers, tests/flows/jobs
     with SUPPLIERS[request.param](tmp_path) as bench:
         yield bench
 
