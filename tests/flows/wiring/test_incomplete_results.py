@@ -151,6 +151,29 @@ def test_a_model_is_made_again_of_parts_that_came_in_another_order_than_their_tr
     assert Trained.of(product).data_digest == before.data.digest
 
 
+def test_who_corrects_a_value_is_told_of_the_models_that_saw_it_in_part(begun):
+    made = begun("home")
+    told(made, "kiln-0004", strength=0.8)
+    passed(made, 1)
+    model = made.ledger.product("kiln", 1, "train")
+    for trial, rest in (("kiln-0003", {"strength": 0.5}), ("kiln-0004", {"price": 0.1, "smoke": -0.1})):
+        told(made, trial, **rest)
+    seen = f"the model of iteration 1 had seen the old value ({model.digest[:12]})"
+    changed = ("--value", "strength=0.6", "--reason", "typing")
+    assert "No model had seen the old value" in made.run("correct", "kiln-0003", *changed)[1]
+    said = made.run("correct", "kiln-0003", "--value", "price=0.41", "--reason", "typing")[1]
+    assert seen in said and "kiln-0005 was proposed by such a model" in said
+    assert seen in made.run("correct", "kiln-0004", "--ran", "T=0.9", "--reason", "typing")[1]
+    assert seen in made.run("retract", "kiln-0004", "--reason", "the part was another")[1]
+
+
+def test_a_trace_names_the_parts_that_the_model_learnt(begun):
+    made = begun("home")
+    passed(made, 1)
+    learnt = made.json("trace", "kiln-0005")["data"]
+    assert (learnt["trials"], learnt["partial"]) == (["kiln-0001", "kiln-0002"], {"kiln-0003": incomplete_of(made)})
+
+
 def test_an_order_without_a_part_costs_no_statement(begun):
     made, sent = begun("home"), []
 
