@@ -21,7 +21,7 @@ def taught(campaign: "Campaign", known: Incomplete) -> dict[str, float]:
 
 
 def partial_results(campaign: "Campaign", known: Sequence[Incomplete], names: Sequence[str]) -> "PartialResults | None":
-    """What trials that are out teach, as data, in the order in which it came; None where it is nothing.
+    """Data from trials that are out, in the order in which they came; None where they teach nothing.
 
     One objective alone learns nothing from them.
     """
