@@ -26,6 +26,13 @@ class Record(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")
 
 
+class FieldRef(Record):
+    """Reference to one immutable field (or checkpoint, or collocation set) by its content."""
+
+    digest: Digest
+    size: int = Field(ge=0)  # bytes on disk
+
+
 class ProductRef(Record):
     """Reference to the product of a step: the iteration that made it, and its digest."""
 

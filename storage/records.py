@@ -14,6 +14,7 @@ from pydantic import Field
 
 from fieldcraft.storage.origins import CertificateRecord as CertificateRecord
 from fieldcraft.storage.origins import Digest as Digest
+from fieldcraft.storage.origins import FieldRef as FieldRef
 from fieldcraft.storage.origins import Level as Level
 from fieldcraft.storage.origins import Name as Name
 from fieldcraft.storage.origins import Number as Number
@@ -57,13 +58,6 @@ FailureKind = Literal["transient", "infeasible", "cancelled", "unknown"]
 Verdict = Literal["accepted", "duplicate", "superseded", "partial", "retraction"]
 COUNTING: frozenset[Verdict] = frozenset({"accepted", "retraction"})  # of a trial's results the last of these counts
 Step = Literal["collocate", "train", "acquire", "emulate", "warm_start"]
-
-
-class FieldRef(Record):
-    """Reference to one immutable field (or checkpoint, or collocation set) by its content."""
-
-    digest: Digest
-    size: int = Field(ge=0)  # bytes on disk
 
 
 class Proposal(Record):

@@ -35,16 +35,16 @@ class Incomplete:
         return [name for name in measured if name not in self.outputs]
 
 
-def incomplete(ledger: Ledger, trials: Sequence[Trial | TrialSummary]) -> list[Incomplete]:
+def incomplete(ledger: Ledger, campaign: str, trials: Sequence[Trial | TrialSummary]) -> list[Incomplete]:
     """Trials with a part of a result of their present attempt, which may still be completed, by number.
 
     Parts of an attempt that ended otherwise do not count, nor do those of a trial that was given up.
     """
+    told = {result.trial for result in ledger.result_summaries(campaign) if result.verdict == "partial"}
     found = list[Incomplete]()
-    for trial in trials:
-        parts = [each for each in ledger.results(trial.id) if each.verdict == "partial"] if trial.state in OUT else []
-        if parts and parts[-1].attempt == ledger.trial(trial.id).attempt:
-            last = parts[-1]
+    for trial in (each for each in trials if each.state in OUT and each.id in told):
+        last = [each for each in ledger.results(trial.id) if each.verdict == "partial"][-1]
+        if last.attempt == ledger.trial(trial.id).attempt:
             found.append(Incomplete(trial.id, last.id, last.ran or trial.design, last.outputs, last.sd))
     return found
 
@@ -60,5 +60,5 @@ def incomplete_data(
             "sd": dict(each.sd),
             "missing": each.missing(campaign),
         }
-        for each in incomplete(ledger, trials)
+        for each in incomplete(ledger, campaign.name, trials)
     ]

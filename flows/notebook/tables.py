@@ -26,13 +26,13 @@ def asked_table(record: CampaignRecord, trials: Sequence[Trial]) -> "pd.DataFram
 
     objective = objective_of(record)
     further = [f"{what} {name}" for name in objective.outputs[1:] for what in ("predicted", "sd")]
-    further += ["feasible"] if objective.goals and objective.constraints else []
+    further += [_untaken(record, "feasible")] if objective.goals and objective.constraints else []
     rows = [
         {
             **_design(record, trial.design),
             "predicted": trial.origin.mean if trial.revision == 1 else None,
             "sd": trial.origin.sd if trial.revision == 1 else None,
-            **(_further(trial) if trial.revision == 1 else {}),
+            **(_further(record, trial) if trial.revision == 1 else {}),
             **_level(record, trial),
             "state": str(trial.state),
             "iteration": trial.iteration,
@@ -44,8 +44,8 @@ def asked_table(record: CampaignRecord, trials: Sequence[Trial]) -> "pd.DataFram
     return _with_units(record, pd.DataFrame(rows, index=_index(trials), columns=names))
 
 
-def _further(trial: Trial) -> dict[str, float | None]:
-    found: dict[str, float | None] = {"feasible": trial.origin.feasible}
+def _further(record: CampaignRecord, trial: Trial) -> dict[str, float | None]:
+    found: dict[str, float | None] = {_untaken(record, "feasible"): trial.origin.feasible}
     for name, each in trial.origin.further.items():
         found |= {f"predicted {name}": each.mean, f"sd {name}": each.sd}
     return found
@@ -90,8 +90,13 @@ def trials_table(record: CampaignRecord, trials: Sequence[TrialSummary], best: C
 
 def _levels(record: CampaignRecord) -> list[str]:
     """The column of the simulator's levels, where it has any."""
+    return [_untaken(record, "level")] if levels_of(record) else []
+
+
+def _untaken(record: CampaignRecord, title: str) -> str:
+    """Title of a column of ours that leaves variables and outputs of that name theirs."""
     taken = [*record.environment["units"], *(output["name"] for output in record.environment["outputs"])]
-    return ["level_" if "level" in taken else "level"] if levels_of(record) else []
+    return f"{title}_" if title in taken else title
 
 
 def _level(record: CampaignRecord, trial: Trial | TrialSummary) -> dict[str, str]:

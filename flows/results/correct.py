@@ -103,7 +103,7 @@ def _told(ledger: Ledger, trial: Trial, old: Result, new: Result) -> Corrected:
     models = {
         product.iteration: product.digest
         for product in ledger.products(trial.campaign)
-        if product.step == "train" and _saw(product, old, results)
+        if product.step == "train" and (_saw(product, old, results) or _saw_in_part(product, old, new, results))
     }
     proposals = [
         other.id
@@ -120,6 +120,14 @@ def _saw(product: Product, old: Result, results: Sequence[Result]) -> bool:
         return old.trial in model.trials
     learnt = learnt_by(model, results).get(old.trial)
     return learnt is not None and learnt.id == old.id
+
+
+def _saw_in_part(product: Product, old: Result, new: Result, results: Sequence[Result]) -> bool:
+    """True if a model was trained on a part of a trial's result with a value of the old one that holds no more."""
+    number = Trained.of(product).partial.get(old.trial, {}).get("result")
+    part = next((result.outputs for result in results if result.id == number), {})
+    changed = old.outputs if new.ran != old.ran else dict(old.outputs.items() - new.outputs.items())
+    return bool(part.items() & changed.items())
 
 
 def corrected_text(done: Corrected, outputs: str) -> str:

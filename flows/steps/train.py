@@ -26,7 +26,7 @@ from fieldcraft.flows.steps.recommend import recommended
 from fieldcraft.flows.steps.remote_training import Awaited, ask
 from fieldcraft.flows.wiring.context import Site, site_of, unfinished
 from fieldcraft.flows.wiring.environment import environment_of
-from fieldcraft.flows.wiring.fit.partial import partial_remark
+from fieldcraft.flows.wiring.fit.partial import partial_remark, taught
 from fieldcraft.flows.wiring.levels.results import of_target
 from fieldcraft.flows.wiring.levels.tried import remarks_of
 from fieldcraft.flows.wiring.observations import as_read, infeasible, observations, standing
@@ -163,7 +163,8 @@ def lesson_of(site: Site, iteration: int) -> Lesson:
     network = network_at(site.campaign, site.ledger)
     ruled_out = [trial.actual for trial in failed]
     earlier, sds = earlier_at(site.campaign, site.ledger), stated_sds(results)
-    known = incomplete(site.ledger, trials) if site.campaign.objective.goals else []
+    parts = incomplete(site.ledger, site.name, trials) if site.campaign.objective.goals else []
+    known = [each for each in parts if taught(site.campaign, each)]
     points = points_of(site, iteration)
     data = observations(site.campaign, learnt, points, ruled_out, network, earlier, sds, known)
     until = max((result.id for result in results), default=0)
@@ -229,7 +230,7 @@ def _fitted(site: Site, iteration: int, lesson: Lesson, trainer: Trainer) -> _Mo
         remarks={
             **remarks_of(site.campaign, posterior),
             **unused_sds(data, posterior.remarks),
-            **partial_remark(lesson.known),
+            **partial_remark(site.campaign, lesson.known),
             **_remarks(trained),
         },
         weighed=True,

@@ -306,6 +306,7 @@ def _data(origin: Origin, model: Product, ledger: Ledger) -> dict[str, Any]:
         "digest": origin.data_digest,
         "trials": [result.trial for result in learnt],
         "results": [result.id for result in learnt],
+        **({"partial": {trial: part["result"] for trial, part in made.partial.items()}} if made.partial else {}),
     }
 
 

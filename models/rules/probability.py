@@ -108,8 +108,8 @@ class _Weighted:
         if self.score is None or power == 1.0:
             return {}
         said = (
-            f"this design looks where feasibility is in doubt: as every {_ordinal(len(self.powers))}, it weighs the "
-            f"probability of feasibility to the power {power:g}"
+            f"this design looks where feasibility is in doubt: one of {len(self.powers)} weighs the probability of "
+            f"feasibility to the power {power:g}"
         )
         return {"probing": said}
 
@@ -118,10 +118,6 @@ class _Weighted:
 
     def _times(self, own: Tensor, log_feasible: Tensor) -> Tensor:
         return own + log_feasible if self.scale == "log" else own * log_feasible.exp()
-
-
-def _ordinal(number: int) -> str:
-    return {2: "second", 3: "third"}.get(number, f"{number}th")
 
 
 def _sloped(posterior: ConstrainedPosterior, X: Tensor, at: MomentsWithSlopes | None = None) -> tuple[Tensor, Tensor]:

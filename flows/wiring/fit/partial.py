@@ -13,29 +13,35 @@ if TYPE_CHECKING:
     from fieldcraft.models.observations import PartialResults
 
 
-def partial_results(campaign: "Campaign", known: Sequence[Incomplete], names: Sequence[str]) -> "PartialResults | None":
-    """Known outputs of trials that are out, as data; None where none of these is known, or of one objective.
+def taught(campaign: "Campaign", known: Incomplete) -> dict[str, float]:
+    """Objectives and constraints that are known of a trial, by name; those that are computed from known outputs too."""
+    values = campaign.problem.completed(known.outputs, known.design)
+    learnt = (*campaign.objective.outputs, *campaign.objective.constraints)
+    return {name: values[name] for name in learnt if math.isfinite(values.get(name, math.nan))}
 
-    Outputs that are computed from others are known once those are.
+
+def partial_results(campaign: "Campaign", known: Sequence[Incomplete], names: Sequence[str]) -> "PartialResults | None":
+    """Data from trials that are out, in the order in which they came; None where they teach nothing.
+
+    One objective alone learns nothing from them.
     """
     from fieldcraft.models.observations import PartialResults
 
     if not campaign.objective.goals:
         return None
-    usual = {output.name: math.nan if output.sd is None else output.sd for output in campaign.problem.outputs}
-    told = [(each, campaign.problem.completed(each.outputs, each.design)) for each in known]
-    told = [(each, values) for each, values in told if any(math.isfinite(values.get(name, math.nan)) for name in names)]
+    told = [(each, taught(campaign, each)) for each in sorted(known, key=lambda each: each.result)]
+    told = [(each, values) for each, values in told if values]
     if not told:
         return None
+    usual = {output.name: math.nan if output.sd is None else output.sd for output in campaign.problem.outputs}
     Y = np.array([[values.get(name, math.nan) for name in names] for _, values in told], dtype=np.float64)
-    Y[np.isinf(Y)] = np.nan
     sds = np.array([[each.sd.get(name, usual[name]) for name in names] for each, _ in told], dtype=np.float64)
     return PartialResults(
         campaign.space.encode([each.design for each, _ in told]), Y, np.where(np.isnan(Y), np.nan, sds)
     )
 
 
-def partial_remark(known: Sequence[Incomplete]) -> dict[str, str]:
+def partial_remark(campaign: "Campaign", known: Sequence[Incomplete]) -> dict[str, str]:
     """A remark that names the trials, with the outputs of each that a model learnt; empty where there are none."""
-    said = [f"{each.trial} ({', '.join(each.outputs)})" for each in known]
+    said = [f"{each.trial} ({', '.join(taught(campaign, each))})" for each in known]
     return {"partial": f"learnt in part, since other outputs are still to come: {', '.join(said)}"} if said else {}

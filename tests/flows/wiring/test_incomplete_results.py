@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bench import Bench
+from bench import Bench, bench
+from sqlalchemy import Engine, event
 from test_several_objectives import CAMPAIGN, MARKED, kiln
 
 from fieldcraft.flows.analysis.incomplete import incomplete
@@ -15,7 +16,9 @@ from fieldcraft.flows.steps.acquire import acquire
 from fieldcraft.flows.steps.one_pass import Ref, make_pass
 from fieldcraft.flows.steps.train import lesson_of, train
 from fieldcraft.flows.wiring.context import site_of
+from fieldcraft.flows.wiring.fit.partial import partial_remark
 from fieldcraft.storage.ledgers.sqlite import close_idle
+from fieldcraft.storage.records import OUT
 
 LAB = CAMPAIGN.replace("simulator: {kind: function}\ndispatcher: {kind: inline}", "dispatcher: {kind: lab}")
 LAB = LAB.replace("trials: 7", "trials: 9")
@@ -102,7 +105,7 @@ def test_a_model_says_what_it_learnt_in_part_and_is_made_again_from_that_when_th
 
 
 def incomplete_of(made: Bench) -> int:
-    (known,) = incomplete(made.ledger, made.ledger.summaries("kiln"))
+    (known,) = incomplete(made.ledger, "kiln", made.ledger.summaries("kiln"))
     return known.result
 
 
@@ -132,3 +135,105 @@ def test_what_was_known_of_a_trial_that_is_given_up_teaches_nothing(begun):
     assert made.run("abandon", "kiln-0003", "--reason", "the part broke")[0] == 0
     assert lesson_of(made.site, 1).data.partial is None
     assert made.json("status", "kiln")[0]["incomplete"] == []
+
+
+def test_a_model_is_made_again_of_parts_that_came_in_another_order_than_their_trials(begun):
+    made = begun("home")
+    told(made, "kiln-0004", strength=0.8)
+    told(made, "kiln-0003", price=0.42)
+    before = lesson_of(made.site, 1)
+    passed(made, 1)
+    product = made.ledger.product("kiln", 1, "train")
+    assert list(Trained.of(product).partial) == ["kiln-0003", "kiln-0004"]
+    assert same(remade(made.site, product), made.site.fields.read(product.reference))
+    told(made, "kiln-0003", strength=0.5)
+    assert same(remade(made.site, product), made.site.fields.read(product.reference))
+    assert Trained.of(product).data_digest == before.data.digest
+
+
+def test_who_corrects_a_value_is_told_of_the_models_that_saw_it_in_part(begun):
+    made = begun("home")
+    told(made, "kiln-0004", strength=0.8)
+    passed(made, 1)
+    model = made.ledger.product("kiln", 1, "train")
+    for trial, rest in (("kiln-0003", {"strength": 0.5}), ("kiln-0004", {"price": 0.1, "smoke": -0.1})):
+        told(made, trial, **rest)
+    seen = f"the model of iteration 1 had seen the old value ({model.digest[:12]})"
+    changed = ("--value", "strength=0.6", "--reason", "typing")
+    assert "No model had seen the old value" in made.run("correct", "kiln-0003", *changed)[1]
+    said = made.run("correct", "kiln-0003", "--value", "price=0.41", "--reason", "typing")[1]
+    assert seen in said and "kiln-0005 was proposed by such a model" in said
+    assert seen in made.run("correct", "kiln-0004", "--ran", "T=0.9", "--reason", "typing")[1]
+    assert seen in made.run("retract", "kiln-0004", "--reason", "the part was another")[1]
+
+
+def test_a_trace_names_the_parts_that_the_model_learnt(begun):
+    made = begun("home")
+    passed(made, 1)
+    learnt = made.json("trace", "kiln-0005")["data"]
+    assert (learnt["trials"], learnt["partial"]) == (["kiln-0001", "kiln-0002"], {"kiln-0003": incomplete_of(made)})
+
+
+def test_an_order_without_a_part_costs_no_statement(begun):
+    made, sent = begun("home"), []
+
+    def note(connection, cursor, statement, *rest) -> None:
+        sent.append(statement)
+
+    trials = made.ledger.summaries("kiln")
+    told = [trial for trial in trials if trial.id == "kiln-0003"]
+    incomplete(made.ledger, "kiln", trials)  # the results are remembered from here on
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        (alone,) = incomplete(made.ledger, "kiln", told)
+        few = list(sent)
+        assert incomplete(made.ledger, "kiln", trials) == [alone]
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+    assert sum(trial.state in OUT for trial in trials) == 2
+    assert few and sent == 2 * few
+
+
+COMPUTED = """\
+name: pot
+seed: 5
+problem:
+  kind: declared
+  variables: [{name: x, low: 0.0, high: 1.0}]
+  results:
+    - {name: price, unit: EUR, objective: minimize, formula: 3 * mass / density}
+    - {name: strength, unit: MPa, objective: maximize}
+    - {name: mass, unit: kg, plain: true}
+    - {name: density, plain: true}
+    - {name: colour, plain: true}
+algorithm: {kind: gp_ehvi, start: {n: 4}, maximizer: {n_samples: 64, n_starts: 2}}
+dispatcher: {kind: lab}
+approval: batch
+budget: {trials: 6}
+"""
+
+
+def test_a_part_teaches_what_is_computed_from_it_and_only_that_is_called_learnt(tmp_path, monkeypatch):
+    monkeypatch.setenv("FIELDCRAFT_MLFLOW", "off")
+    made = bench(tmp_path, COMPUTED, monkeypatch)
+    made.order()
+    for trial in ("pot-0001", "pot-0002"):
+        told(made, trial, strength=float(trial[-1]), mass=2.0, density=4.0, colour=1.0)
+    told(made, "pot-0003", colour=3.0)
+    assert lesson_of(made.site, 1).known == []
+    told(made, "pot-0004", mass=4.0, density=2.0)
+    lesson = lesson_of(made.site, 1)
+    assert [each.trial for each in lesson.known] == ["pot-0004"]
+    np.testing.assert_array_equal(lesson.data.partial.Y, [[6.0, np.nan]])
+    said = partial_remark(made.site.campaign, lesson.known)
+    assert said == {"partial": "learnt in part, since other outputs are still to come: pot-0004 (price)"}
+
+
+def test_parts_of_which_a_computed_output_has_no_number_teach_it_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("FIELDCRAFT_MLFLOW", "off")
+    made = bench(tmp_path, COMPUTED, monkeypatch)
+    made.order()
+    told(made, "pot-0001", strength=1.0, mass=2.0, density=4.0, colour=1.0)
+    told(made, "pot-0002", mass=4.0)
+    told(made, "pot-0002", density=0.0)
+    assert lesson_of(made.site, 1).data.partial is None

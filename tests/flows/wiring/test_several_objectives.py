@@ -216,6 +216,15 @@ def test_every_view_of_a_proposal_tells_every_objective_with_its_unit(ended, tmp
     assert f"{price.mean:.5g} ± {price.sd:.2g}" in page
 
 
+def test_a_variable_called_feasible_keeps_its_column_beside_the_probability(ended):
+    record, trial = ended.ledger.campaign("kiln"), ended.ledger.trial("kiln-0007")
+    named = {"environment": {**record.environment, "units": {"feasible": "K"}}}
+    design = {"feasible": trial.design["T"]}
+    table = asked_table(record.model_copy(update=named), [trial.model_copy(update={"design": design})])
+    assert list(table.columns) == list(dict.fromkeys(table.columns))
+    assert table.loc[trial.id, ["feasible", "feasible_"]].tolist() == [trial.design["T"], trial.origin.feasible]
+
+
 def test_every_third_proposal_probes_and_says_so_on_its_origin(ended):
     probing = [trial.number for trial in ended.ledger.trials("kiln") if "probing" in trial.origin.remarks]
     assert probing == [4, 7]  # of the model's 4 to 7; they follow three others and six
