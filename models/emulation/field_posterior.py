@@ -13,7 +13,7 @@ runs without noise both give way to what these know (``models.emulation.remainde
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -90,31 +90,36 @@ def followed(snapshots: Snapshots, basis: Basis, X: Array, mean: Array, sd: Arra
     for first in range(0, len(X), step):
         some = slice(first, first + step)
         fields, spread = basis.fields(snapshots.emulated(X[some]), mean[some]), sd[some]
-        told = through(snapshots, X[some], fields, basis.modes[:, None], spread.T[:, :, None, None])
+
+        def move(few: slice, room: Array, spread: Array = spread) -> None:
+            np.multiply(basis.modes[few, None], spread.T[few, :, None, None], out=room)
+
+        told = through(snapshots, X[some], fields, len(basis.modes), move)
         means[some], variances[some] = told.mean, told.variance
     return means, variances
 
 
-def through(snapshots: Snapshots, X: Array, fields: Array, moves: Array, sizes: Array | float) -> Quadratics:
+def through(snapshots: Snapshots, X: Array, fields: Array, k: int, move: Callable[[slice, Array], None]) -> Quadratics:
     """The output of uncertain fields at X (n, d), in its unit; NaN as in ``followed``.
 
     Args:
         snapshots: How the output is read.
         X: The designs.
         fields: Mean fields, shape (n, fields, cells).
-        moves: For each of K modes what moves them, shape (K, n or 1, fields, cells).
-        sizes: One standard deviation of it, a number or shape (K, n, 1, 1).
+        k: Number K of modes.
+        move: Writes one standard deviation along some of the modes into an array (some, n, fields, cells).
     """
-    here, k, n = snapshots.outputs(fields, X), len(moves), len(X)
+    here, n = snapshots.outputs(fields, X), len(X)
     at_once = max(1, min(k, _MOVED // fields.size))
     read, room = np.empty((2, k, n)), np.empty((2 * at_once, *fields.shape))
     for first in range(0, k, at_once):
-        some = slice(first, first + at_once)
-        ahead, behind = moved = room[: 2 * len(moves[some])].reshape(2, -1, *fields.shape)
-        np.multiply(moves[some], sizes if isinstance(sizes, float) else sizes[some], out=ahead)
+        some = slice(first, min(first + at_once, k))
+        count = some.stop - first
+        ahead, behind = moved = room[: 2 * count].reshape(2, -1, *fields.shape)
+        move(some, ahead)
         np.subtract(fields, ahead, out=behind)
         ahead += fields
-        every = np.tile(X, (len(moved[0]) * 2, 1))
+        every = np.tile(X, (2 * count, 1))
         read[:, some] = snapshots.outputs(moved.reshape(-1, *fields.shape[1:]), every).reshape(2, -1, n)
     ahead, behind = read
     ahead = np.where(np.isfinite(ahead), ahead, 2 * here - np.where(np.isfinite(behind), behind, here))

@@ -116,7 +116,11 @@ def left_out(
         moves = np.concatenate([spread for _, spread in found], axis=1)
         at = data.X[held]
         fields = factors[:, None] * snapshots.emulated(at) + np.tensordot(middle, differences, 1)
-        told = through(snapshots, at, fields, np.tensordot(moves, differences, 1), 1.0)
+
+        def move(few: slice, room: Array, moves: Array = moves) -> None:
+            room[:] = np.tensordot(moves[few], differences, 1)
+
+        told = through(snapshots, at, fields, len(moves), move)
         middles[held], turns[0, held], turns[1, held] = told.middle, told.slopes, told.bends
     return Quadratics(middles, *turns).scaled(data.scaling.mean, data.scaling.sign * data.scaling.sd)
 

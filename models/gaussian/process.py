@@ -29,6 +29,8 @@ _PARAMETER = "parameter."
 _METRIC = "metric."
 # Trials that a first look at many points uses.
 _COARSE = 200
+# Covariances with designs that processes asked together have alive at once.
+_TOGETHER = 500_000
 
 SMOOTHNESS: Mapping[Kernel, float] = {"matern12": 0.5, "matern32": 1.5, "matern52": 2.5}
 """nu of the Matern kernels."""
@@ -294,6 +296,12 @@ class ExactPosteriors:
 
     def mean_var(self, X: Array) -> tuple[Array, Array]:
         """Means and variances of the noise-free targets at X (c, d), each (K, c): those of ``mean_var`` of each."""
+        step = max(1, _TOGETHER // (len(self.processes) * len(self.processes[0].fit.X)))
+        blocks = [self._block(X[first : first + step]) for first in range(0, max(1, len(X)), step)]
+        means, variances = zip(*blocks, strict=True)
+        return np.concatenate(means, axis=1), np.concatenate(variances, axis=1)
+
+    def _block(self, X: Array) -> tuple[Array, Array]:
         scales = [each.length_scales.numpy() for each in self.processes]
         squares = [scaled_squares(each._scaled, X / own) for each, own in zip(self.processes, scales, strict=True)]
         cross = torch.from_numpy(CORRELATIONS[self.processes[0].fit.kernel](np.stack(squares))[0])

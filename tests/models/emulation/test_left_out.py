@@ -1,5 +1,6 @@
 """Results left out one by one, against modes and processes of the other trials alone, and the doubt of their errors."""
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -76,6 +77,17 @@ def test_a_result_left_out_is_that_of_the_modes_and_processes_of_the_others(part
         expected = by_hand(i, known[0], known[2], part)
         assert foreseen.mean[i] == pytest.approx(expected[0], rel=1e-7)
         assert foreseen.variance[i] == pytest.approx(expected[1], rel=1e-6)
+
+
+def test_modes_of_large_fields_are_left_out_one_at_a_time():
+    fields = np.random.default_rng(1).standard_normal((9, 1, 300_000))
+    data, _, processes = learnt()
+    snapshots, rows = Snapshots(fields, ("0" * 64,) * 9, None, means), (fields - fields.mean(axis=0))[:, 0]
+    tracemalloc.start()
+    left_out(data, snapshots, np.zeros(1), fields, rows @ rows.T, processes[:1] * 8)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 8 * fields[0].nbytes  # of what moves the field along all modes
 
 
 def test_what_is_maximised_is_foreseen_the_other_way_round():

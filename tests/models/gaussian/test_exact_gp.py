@@ -1,6 +1,7 @@
 """The exact Gaussian process against formulas written out by hand (Rasmussen and Williams, 2006, eq. 2.25-2.26)."""
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -68,6 +69,21 @@ def test_processes_asked_together_say_what_each_says_alone(kernel):
         expected_mean, expected_covariance = hand_posterior(posterior, kernel, X, posterior.fit.targets.numpy(), Z)
         np.testing.assert_allclose(mean, expected_mean, atol=1e-9)
         np.testing.assert_allclose(variance, np.diag(expected_covariance), atol=1e-9)
+
+
+def test_many_designs_are_asked_of_processes_together_in_the_memory_of_a_few():
+    alone = tuple(fitted(y=Y * (1 + i * X[:, 0])) for i in range(8))
+    points = np.random.default_rng(0).uniform(-1, 1, (60_000, 2))
+    together = ExactPosteriors(alone)
+    tracemalloc.start()
+    means, variances = together.mean_var(points)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 8 * len(X) * points.shape[0] * 8  # of the covariances with all designs
+    for posterior, *found in zip(alone, means, variances, strict=True):
+        for one, other in zip(posterior.mean_var(torch.tensor(points)), found, strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-12)
+    assert [each.shape for each in together.mean_var(points[:0])] == [(8, 0), (8, 0)]
 
 
 def test_known_noise_is_the_noise_of_a_target():
