@@ -68,3 +68,8 @@ def rival(kind: str) -> type[NamedAlgorithm]:
 def start(dimension: int, proposer: str = "sobol") -> Words:
     """The designs before any model: 2 (d + 1) of them (a campaign's budget may allow fewer)."""
     return {"proposer": {"kind": proposer}, "n": 2 * (dimension + 1)}
+
+
+def short_start(dimension: int) -> Words:
+    """The designs before a Gaussian process that soon chooses better ones: 6 of them (4 of one variable)."""
+    return {"proposer": {"kind": "sobol"}, "n": min(6, 2 * (dimension + 1))}
