@@ -71,5 +71,5 @@ def start(dimension: int, proposer: str = "sobol") -> Words:
 
 
 def short_start(dimension: int) -> Words:
-    """The designs before a Gaussian process that soon chooses better ones: 6 of them (4 of one variable)."""
-    return {"proposer": {"kind": "sobol"}, "n": min(6, 2 * (dimension + 1))}
+    """The designs before a Gaussian process that soon chooses better ones: d + 1, at least 6 (of one variable 4)."""
+    return {"proposer": {"kind": "sobol"}, "n": max(dimension + 1, min(6, 2 * (dimension + 1)))}

@@ -278,6 +278,16 @@ def test_the_table_of_computed_objectives_is_that_of_the_stored_benchmark():
     assert f"on the reaction they took {said}" in " ".join(text_of("docs/outputs.md").split())
 
 
+def test_the_table_of_starts_is_that_of_the_stored_benchmark():
+    found = results("benchmarks/results/starts")
+    for row in table("docs/methods.md", "problem | trials | designs first"):
+        for method in ("gp_ei", "auto"):
+            runs = [found[f"{row['problem']} | {method} | {row['designs first']} | {seed}"] for seed in range(10)]
+            for column, at in (("half", 1), ("end", 3)):
+                least = [run[at] for run in runs]
+                assert row[f"`{method}`, {column}"] == f"{fmean(least):.3g} ({stdev(least) / 10**0.5:.2g})", row
+
+
 def test_the_table_of_levels_is_that_of_the_stored_benchmark():
     rows = results("benchmarks/results/levels")["rows"]
     for row in table("docs/levels.md", "simulator and levels | alone"):
