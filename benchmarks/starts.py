@@ -3,8 +3,9 @@
     python benchmarks/starts.py --json FILE [--seeds 10] [--problems NAME ...] [--methods NAME ...]
 
 The problems are those of benchmarks/priors.py, and the chips on 48 cells, with noise of 0.01 sd(f). A campaign begins
-with so many Sobol designs: 2 (d + 1), but no more than half of its trials; d + 1; 6; and 3. FILE has the least regret (chips: the temperature above 100.77 degC) after a quarter, a half, three quarters and
-all of the trials. What is in FILE is not run again.
+with so many Sobol designs: 2 (d + 1), but no more than half of its trials; d + 1; 6; and 3. FILE has the least regret
+(chips: the temperature above 100.77 degC) after a quarter, a half, three quarters and all of the trials. What is in
+FILE is not run again.
 """
 
 import argparse
@@ -55,8 +56,6 @@ class Heated(Task):
 
 
 PROBLEMS = {**TASKS, "chips-4": Heated(None, 10, 40)}
-SPREAD = 2000
-"""Random designs from which the standard deviation of a function is taken; 60 of the chips."""
 
 
 def starts_of(task: Task) -> Iterator[int]:
@@ -67,7 +66,7 @@ def starts_of(task: Task) -> Iterator[int]:
 
 def campaign(task: Task, method: str, start: int, seed: int) -> list[float]:
     """Least regret of one campaign after a quarter, a half, three quarters and all of its trials."""
-    space, some = task.space, 60 if isinstance(task, Heated) else SPREAD
+    space, some = task.space, 60 if isinstance(task, Heated) else 2000  # designs that sd(f) is taken from
     X = Sobol().propose(space, 0, start, np.random.default_rng(seed))
     sd = NOISE * float(task.regret(space.sample(some, np.random.default_rng(99))).std())
     noise = sd * np.random.default_rng([seed, 7]).standard_normal(task.trials)
