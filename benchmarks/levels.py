@@ -2,7 +2,7 @@
 
     python benchmarks/levels.py [--seeds 5] [--limit 60] [--family NAME] [--json FILE]
 
-``alone`` is exact_gp x log_ei on the target after 2 (d + 1) Sobol designs, and ``short`` the same after as few designs
+``alone`` is exact_gp x log_ei on the target after gp_ei's start, and ``short`` the same after as few designs
 as a campaign with levels gives to its target. ``levels`` is the same process beside multilevel_gp, of which ``auto``
 takes the one that predicts better, from the nested start of such a campaign.
 
@@ -43,6 +43,7 @@ from fieldcraft.models.acquisitions.log_ei import LogEI
 from fieldcraft.models.algorithm import Algorithm
 from fieldcraft.models.data.level_start import nested_start
 from fieldcraft.models.maximizers.multistart import Multistart
+from fieldcraft.models.named_algorithm import short_start
 from fieldcraft.models.observations import Array, LevelResults, Observations
 from fieldcraft.models.proposers.sobol import Sobol
 from fieldcraft.models.surrogates.auto import Auto
@@ -211,7 +212,7 @@ def main() -> None:
     known = json.loads(options.json.read_text()) if options.json and options.json.exists() else {"rows": []}
     done = {(row["family"], row["method"], row["seed"]) for row in known["rows"]}
     for family in families():
-        n = 2 * (family.space.dimension + 1)
+        n = short_start(family.space.dimension)["n"]
         judged, few = Auto(candidates=("exact_gp", "multilevel_gp")), nested_start(n, [0.1])[None]
         bare, process = replace(family, lower=[]), ExactGP(restarts=0)
         methods = {

@@ -68,3 +68,8 @@ def rival(kind: str) -> type[NamedAlgorithm]:
 def start(dimension: int, proposer: str = "sobol") -> Words:
     """The designs before any model: 2 (d + 1) of them (a campaign's budget may allow fewer)."""
     return {"proposer": {"kind": proposer}, "n": 2 * (dimension + 1)}
+
+
+def short_start(dimension: int) -> Words:
+    """The designs before a Gaussian process that soon chooses better ones: d + 1, at least 6 (of one variable 4)."""
+    return {"proposer": {"kind": "sobol"}, "n": max(dimension + 1, min(6, 2 * (dimension + 1)))}

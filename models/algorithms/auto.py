@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fieldcraft.models.named_algorithm import MULTISTART, OnePreset, Words, start
+from fieldcraft.models.named_algorithm import MULTISTART, OnePreset, Words, short_start
 
 
 @dataclass(frozen=True)
@@ -12,7 +12,7 @@ class Auto(OnePreset):
     def words(self, dimension: int, batch: int) -> Words:
         """See NamedAlgorithm.words."""
         return {
-            "start": start(dimension),
+            "start": short_start(dimension),
             "surrogate": {"kind": "auto"},
             "acquisition": {"kind": "log_ei"},
             "maximizer": dict(MULTISTART),

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from fieldcraft.models.named_algorithm import MULTISTART, OnePreset, Words, start
+from fieldcraft.models.named_algorithm import MULTISTART, OnePreset, Words, short_start
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class GPEHVI(OnePreset):
     def words(self, dimension: int, batch: int) -> Words:
         """See NamedAlgorithm.words."""
         return {
-            "start": start(dimension),
+            "start": short_start(dimension),
             "surrogate": {"kind": "exact_gp"},
             "acquisition": {"kind": "log_ehvi"},
             "maximizer": dict(MULTISTART),

@@ -11,6 +11,7 @@ from kinds import is_frozen_dataclass, kinds, public_class
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
+from fieldcraft.flows.spec.registry import build
 from fieldcraft.flows.wiring.build import rewire, wire
 from fieldcraft.models.capability import Capability, provided
 from fieldcraft.models.named_algorithm import rival
@@ -120,6 +121,15 @@ def trials_of(made, n):
         rng = np.random.default_rng(len(X))
         posterior = algorithm.fit(data, rng)
         X = np.vstack([X, algorithm.propose(posterior, data, np.empty((0, 2)), space, 1, rng).X])
+
+
+@pytest.mark.parametrize(("dimension", "short", "long"), [(1, 4, 4), (2, 6, 6), (4, 6, 10), (6, 7, 14), (10, 11, 22)])
+def test_processes_by_themselves_start_with_d_plus_one_designs_at_least_six(dimension, short, long):
+    words = {
+        kind: build("algorithms", {"kind": kind}).words(dimension, 1) for kind in ("auto", "gp_ei", "gp_ehvi", "cei")
+    }
+    starts = {kind: each["start"]["n"] for kind, each in words.items()}
+    assert starts == {"auto": short, "gp_ei": short, "gp_ehvi": short, "cei": long}
 
 
 @pytest.mark.parametrize("kind", CONSTRAINED)

@@ -278,20 +278,39 @@ def test_the_table_of_computed_objectives_is_that_of_the_stored_benchmark():
     assert f"on the reaction they took {said}" in " ".join(text_of("docs/outputs.md").split())
 
 
+def test_the_table_of_starts_is_that_of_the_stored_benchmark():
+    found = results("benchmarks/results/starts")
+    for row in table("docs/methods.md", "problem | trials | designs first"):
+        for method in ("gp_ei", "auto"):
+            runs = [found[f"{row['problem']} | {method} | {row['designs first']} | {seed}"] for seed in range(10)]
+            for column, at in (("half", 1), ("end", 3)):
+                least = [run[at] for run in runs]
+                assert row[f"{method}`, {column}"] == f"{fmean(least):.3g} ({stdev(least) / 10**0.5:.2g})", row
+
+
 def test_the_table_of_levels_is_that_of_the_stored_benchmark():
     rows = results("benchmarks/results/levels")["rows"]
-    for row in table("docs/levels.md", "simulator and levels | alone"):
+    for row in table("docs/levels.md", "simulator and levels | searches"):
         (family,) = re.findall(r"\(`(\w+)`\)", row["simulator and levels"])
-        for title, method in (("alone", "alone"), ("with levels", "levels")):
+        costs = {}
+        for title, method in (("alone", "alone"), ("short start", "short"), ("with levels", "levels")):
             own = sorted((r for r in rows if (r["family"], r["method"]) == (family, method)), key=lambda r: r["seed"])
-            assert row[title] == ", ".join("-" if r["cost"] is None else f"{r['cost']:.3g}" for r in own)
-            assert len(own) == 5
+            costs[method] = [60.0 if r["cost"] is None else r["cost"] for r in own]
+            missed = sum(r["cost"] is None for r in own)
+            assert row[title] == f"{fmean(costs[method]):.1f}" + (f"; {missed} not" if missed else "")
+            assert [r["seed"] for r in own] == list(range(int(row["searches"])))
+        alone, levels, n = costs["alone"], costs["levels"], len(costs["alone"])
+        ratio = sum(levels) / sum(alone)
+        squares = sum((y - ratio * x) ** 2 for x, y in zip(alone, levels, strict=True))
+        assert row["ratio of the sums"] == f"{ratio:.2f} ± {(n * squares / (n - 1)) ** 0.5 / sum(alone):.2f}"
 
 
 def test_the_table_of_levels_with_an_emulator_is_that_of_the_stored_benchmarks():
     def costs(name, family, method):
         rows = [
-            r for r in results(f"benchmarks/results/{name}")["rows"] if (r["family"], r["method"]) == (family, method)
+            r
+            for r in results(f"benchmarks/results/{name}")["rows"]
+            if (r["family"], r["method"]) == (family, method) and r["seed"] < 5
         ]
         found = sorted(rows, key=lambda row: row["seed"])
         assert [row["seed"] for row in found] == list(range(len(found)))
