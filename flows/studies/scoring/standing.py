@@ -11,6 +11,8 @@ from fieldcraft.flows.studies.plan.claims import Compared
 from fieldcraft.flows.studies.scoring.tests_and_ranks import adjusted, or_infinite
 from fieldcraft.flows.studies.scoring.verdicts import pairs_of, rows_of
 
+ALIKE = ("kind", "objective", "sense", "trials", "start", "noise_sd", "optimum")
+"""What two studies that ran a problem alike say of it."""
 ERRORS = 2.0
 """Standard errors by which a mean regret must be larger than another to count as behind it."""
 
@@ -63,7 +65,8 @@ class Behind:
 def standings(method: str, rivals: Collection[str], studies: Mapping[str, Any]) -> list[Standing]:
     """The standing against each rival that was run beside the algorithm, the most problems first.
 
-    Problems whose equation was computed from the objective are left out; one that two studies ran counts twice.
+    Problems whose equation was computed from the objective are left out. One that several studies ran alike is told of
+    the study that has the most seeds of the algorithm, or else of the first of these.
 
     Args:
         method: Label of the algorithm.
@@ -72,10 +75,16 @@ def standings(method: str, rivals: Collection[str], studies: Mapping[str, Any]) 
     """
     pairs = [
         pair
-        for name, study in studies.items()
-        if (problems := tuple(each["problem"] for each in _told(study)))
+        for name, told in _told(method, studies).items()
         for pair in pairs_of(
-            method, Compared(study=name, methods=(method,), baselines=tuple(rivals), problems=problems), study
+            method,
+            Compared(
+                study=name,
+                methods=(method,),
+                baselines=tuple(rivals),
+                problems=tuple(each["problem"] for each in told),
+            ),
+            studies[name],
         )
     ]
     counts = []
@@ -93,26 +102,31 @@ def standings(method: str, rivals: Collection[str], studies: Mapping[str, Any]) 
 
 def behind(method: str, rivals: Collection[str], studies: Mapping[str, Any]) -> list[Behind]:
     """The problems on which the algorithm is behind the best of the rivals (see ``standings``)."""
-    return [found for name, study in studies.items() for found in _behind(method, rivals, name, study)]
+    return [
+        found
+        for name, told in _told(method, studies).items()
+        for each in told
+        for found in _behind(method, rivals, name, each["problem"], rows_of(studies[name], each["problem"]))
+    ]
 
 
-def _behind(method: str, rivals: Collection[str], name: str, study: Mapping[str, Any]) -> Iterator[Behind]:
-    for each in _told(study):
-        rows = rows_of(study, each["problem"])
-        found = [
-            (float(np.mean(other)), rival, float(np.mean(own)), _error(own, other))
-            for rival in rivals
-            if method in rows and rival in rows
-            for own, other in [_common(rows[method], rows[rival])]
-            if own
-        ]
-        if not found:
-            continue
-        best, rival, own, error = min(found, key=lambda one: one[:2])
-        apart = own > best + ERRORS * (error or 0.0)
-        if apart and not np.isclose(own, best, rtol=1e-9, atol=0):
-            last = all(mean >= other for other, _, mean, _ in found)
-            yield Behind(name, each["problem"], rival, own, best, error, last)
+def _behind(
+    method: str, rivals: Collection[str], name: str, problem: str, rows: Mapping[str, Mapping[str, Any]]
+) -> Iterator[Behind]:
+    found = [
+        (float(np.mean(other)), rival, float(np.mean(own)), _error(own, other))
+        for rival in rivals
+        if method in rows and rival in rows
+        for own, other in [_common(rows[method], rows[rival])]
+        if own
+    ]
+    if not found:
+        return
+    best, rival, own, error = min(found, key=lambda one: one[:2])
+    apart = own > best + ERRORS * (error or 0.0)
+    if apart and not np.isclose(own, best, rtol=1e-9, atol=0):
+        last = all(mean >= other for other, _, mean, _ in found)
+        yield Behind(name, problem, rival, own, best, error, last)
 
 
 def _common(own: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[list[float], list[float]]:
@@ -129,5 +143,18 @@ def _error(a: list[float], b: list[float]) -> float | None:
     return float(np.hypot(*(np.std(each, ddof=1) / len(each) ** 0.5 for each in (a, b))))
 
 
-def _told(study: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [each for each in study["problems"] if not each["oracle"] and each["rows"]]
+def _told(method: str, studies: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]:
+    """The problems that are told of each study, where there are any."""
+    most: dict[tuple[Any, ...], tuple[int, str, Mapping[str, Any]]] = {}
+    for name, study in studies.items():
+        for each in study["problems"]:
+            if each["oracle"] or not each["rows"]:
+                continue
+            seeds = max((len(row["seeds"]) for row in each["rows"] if row["algorithm"] == method), default=0)
+            alike = tuple(f"{each[key]:.9g}" if isinstance(each[key], float) else each[key] for key in ALIKE)
+            if alike not in most or seeds > most[alike][0]:
+                most[alike] = (seeds, name, each)
+    told: dict[str, list[Mapping[str, Any]]] = {}
+    for _, name, each in most.values():
+        told.setdefault(name, []).append(each)
+    return told

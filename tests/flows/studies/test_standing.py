@@ -13,8 +13,13 @@ def row(algorithm, *regrets):
     return {"algorithm": algorithm, "seeds": seeds, "regrets": regrets, "mean": mean(regrets), "error": error}
 
 
-def study(oracle=False, **problems):
-    return {"problems": [{"problem": name, "oracle": oracle, "rows": rows} for name, rows in problems.items()]}
+def study(oracle=False, trials=20, **problems):
+    same = {"objective": "value", "sense": "minimize", "trials": trials, "start": 5, "noise_sd": 0.1, "optimum": 0.0}
+    return {
+        "problems": [
+            {"problem": name, "kind": name, **same, "oracle": oracle, "rows": rows} for name, rows in problems.items()
+        ]
+    }
 
 
 def test_a_sign_test_counts_problems_of_all_studies_and_is_corrected_for_the_number_of_rivals():
@@ -24,6 +29,7 @@ def test_a_sign_test_counts_problems_of_all_studies_and_is_corrected_for_the_num
         r=[],
     )
     other = study(
+        trials=30,
         p=[row("own", 3.0), row("slow", 4.0), row("quick", 5.0)],
         s=[row("own", 3.0), row("slow", 4.0), row("quick", 1.0), row("unasked", 0.0)],
         t=[row("slow", 0.0), row("quick", 0.0)],
@@ -41,6 +47,15 @@ def test_a_problem_whose_equation_was_computed_from_the_objective_does_not_count
     told = {"s": study(oracle=True, p=[row("own", 1.0), row("slow", 0.5)])}
     assert standings("own", ("slow",), told) == []
     assert behind("own", ("slow",), told) == []
+
+
+def test_a_problem_that_two_studies_ran_alike_counts_once_where_the_algorithm_has_more_seeds():
+    few = study(p=[row("own", 1.0), row("slow", 0.5)], q=[row("own", 1.0), row("slow", 2.0)])
+    more = study(p=[row("own", 1.0, 3.0), row("slow", 5.0, 6.0)], q=[row("slow", 0.0, 0.0, 0.0)])
+    for told in ({"few": few, "more": more}, {"more": more, "few": few}):
+        (found,) = standings("own", ("slow",), told)
+        assert (found.better, found.equal, found.worse) == (2, 0, 0)
+        assert behind("own", ("slow",), told) == []
 
 
 def test_without_a_difference_there_is_no_test():
