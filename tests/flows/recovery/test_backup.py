@@ -504,8 +504,8 @@ def test_backups_taken_while_a_campaign_runs_are_consistent(tmp_path):
             trials = open_ledger(at(new).ledger).trials("small")
             assert {f.kind for f in examine(at(new))} <= {"trial"}, examine(at(new))
             taken.append({trial.state for trial in trials})
-        assert running.communicate(timeout=120) == ("", "")
-        assert running.returncode == 0
+        events, errors = running.communicate(timeout=120)
+        assert (events.splitlines()[-1], errors, running.returncode) == ("finished", "", 0)
     finally:
         running.kill()
     assert len(taken) > 2
