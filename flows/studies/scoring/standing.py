@@ -11,7 +11,7 @@ from fieldcraft.flows.studies.plan.claims import Compared
 from fieldcraft.flows.studies.scoring.tests_and_ranks import adjusted, or_infinite
 from fieldcraft.flows.studies.scoring.verdicts import pairs_of, rows_of
 
-ALIKE = ("kind", "objective", "sense", "trials", "start", "noise_sd", "optimum")
+ALIKE = ("problem", "kind", "objective", "sense", "trials", "start", "noise_sd", "optimum")
 """What two studies that ran a problem alike say of it."""
 ERRORS = 2.0
 """Standard errors by which a mean regret must be larger than another to count as behind it."""
