@@ -259,7 +259,9 @@ def test_the_table_of_trials_is_sorted_and_filtered(site, enter):
     page = enter("vera")
     page.goto("/campaign/glue")
     page.get_by_role("link", name="strength [MPa]").click()
+    page.wait_for_url("**sort=y.strength**")
     page.get_by_role("link", name="strength [MPa]").click()
+    page.wait_for_url("**down=1**")
     cells = page.locator("#trials tbody tr td:nth-child(6)").all_inner_texts()
     numbers = [float(cell) for cell in cells if cell]
     assert len(numbers) == 6 and numbers == sorted(numbers, reverse=True)
