@@ -40,13 +40,13 @@ def incomplete(ledger: Ledger, campaign: str, trials: Sequence[Trial | TrialSumm
 
     Parts of an attempt that ended otherwise do not count, nor do those of a trial that was given up.
     """
-    told = {result.trial for result in ledger.result_summaries(campaign) if result.verdict == "partial"}
-    found = list[Incomplete]()
-    for trial in (each for each in trials if each.state in OUT and each.id in told):
-        last = [each for each in ledger.results(trial.id) if each.verdict == "partial"][-1]
-        if last.attempt == ledger.trial(trial.id).attempt:
-            found.append(Incomplete(trial.id, last.id, last.ran or trial.design, last.outputs, last.sd))
-    return found
+    out = {trial.id: trial for trial in trials if trial.state in OUT}
+    last = {part.trial: part for part in ledger.parts(campaign) if part.trial in out} if out else {}
+    return [
+        Incomplete(name, part.id, part.ran or trial.design, part.outputs, part.sd)
+        for name, trial in out.items()
+        if (part := last.get(name)) and part.attempt == ledger.trial(name).attempt
+    ]
 
 
 def incomplete_data(

@@ -26,8 +26,16 @@ def queue_data(ledger: Ledger, campaign: CampaignRecord) -> dict[str, Any]:
     spec, trials = stored(campaign.spec, f"campaign {campaign.name}"), ledger.trials(campaign.name, _WAITING)
     by_state = sorted(trials, key=lambda trial: (-trial.priority, trial.number))
 
+    known = {
+        item["trial"]: {**item, "text": incomplete_text(campaign, item)}
+        for item in incomplete_data(ledger, campaign, trials)
+    }
+
     def listed(state: TrialState, more: Callable[[Trial], Mapping[str, Any]]) -> list[dict[str, Any]]:
         return [{**_entry(campaign, trial), **more(trial)} for trial in by_state if trial.state is state]
+
+    def measured(more: Callable[[Ledger, Trial], Mapping[str, Any]], trial: Trial) -> dict[str, Any]:
+        return {**more(ledger, trial), "incomplete": known.get(trial.id)}
 
     return {
         "campaign": campaign.name,
@@ -37,9 +45,9 @@ def queue_data(ledger: Ledger, campaign: CampaignRecord) -> dict[str, Any]:
         "waiting": listed(TrialState.PROPOSED, lambda trial: _asked(ledger, trial)),
         "approved": listed(TrialState.APPROVED, lambda trial: _approved(ledger, trial)),
         "laboratory": (
-            listed(TrialState.RUNNING, lambda trial: _ordered(ledger, campaign, trial)) if by_people(campaign) else []
+            listed(TrialState.RUNNING, lambda trial: measured(_ordered, trial)) if by_people(campaign) else []
         ),
-        "held": listed(TrialState.HELD, lambda trial: _held(ledger, campaign, trial)),
+        "held": listed(TrialState.HELD, lambda trial: measured(_held, trial)),
         "retries": [_retry(ledger, campaign, retry) for retry in retries(ledger, spec.dispatcher, campaign.name)],
     }
 
@@ -105,18 +113,12 @@ def _approved(ledger: Ledger, trial: Trial) -> dict[str, Any]:
     return {"approval": approval and approval.model_dump(mode="json", include=kept)}
 
 
-def _ordered(ledger: Ledger, campaign: CampaignRecord, trial: Trial) -> dict[str, Any]:
+def _ordered(ledger: Ledger, trial: Trial) -> dict[str, Any]:
     event = next(e for e in reversed(ledger.history(trial.campaign, trial.id)) if e.after is TrialState.RUNNING)
-    return {"order": attempt_key(trial), "since": event.created, **_known(ledger, campaign, trial)}
+    return {"order": attempt_key(trial), "since": event.created}
 
 
-def _known(ledger: Ledger, campaign: CampaignRecord, trial: Trial) -> dict[str, Any]:
-    """Outputs of a trial that are measured while others are still to come."""
-    found = incomplete_data(ledger, campaign, [trial])
-    return {"incomplete": {**found[0], "text": incomplete_text(campaign, found[0])} if found else None}
-
-
-def _held(ledger: Ledger, campaign: CampaignRecord, trial: Trial) -> dict[str, Any]:
+def _held(ledger: Ledger, trial: Trial) -> dict[str, Any]:
     event = next(e for e in reversed(ledger.history(trial.campaign, trial.id)) if e.after is TrialState.HELD)
     return {
         "reason": event.reason,
@@ -126,7 +128,6 @@ def _held(ledger: Ledger, campaign: CampaignRecord, trial: Trial) -> dict[str, A
             f"'fieldcraft retry {trial.id}' sends it again, where it was not",
             f"'fieldcraft abandon {trial.id}' gives it up",
         ],
-        **_known(ledger, campaign, trial),
     }
 
 

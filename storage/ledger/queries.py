@@ -92,6 +92,9 @@ class Queries(Protocol):
     def campaign_results(self, campaign: str) -> tuple[Result, ...]:
         """All results of a campaign, oldest first, whatever their verdict."""
 
+    def parts(self, campaign: str) -> tuple[Result, ...]:
+        """Results of a campaign that gave only some outputs, oldest first, whatever became of their trials."""
+
     def result_summaries(self, campaign: str) -> tuple[ResultSummary, ...]:
         """All results of a campaign in brief, oldest first; much cheaper than ``campaign_results``."""
 

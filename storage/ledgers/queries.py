@@ -50,6 +50,7 @@ _RESULTS = (
     .where(schema.trials.c.campaign == _OF)
     .order_by(schema.results.c.id)
 )
+_PARTS = _RESULTS.where(schema.results.c.verdict == "partial")
 _APPROVALS = codes.GRANTED.where(schema.approvals.c.trial == bindparam("trial")).order_by(schema.approvals.c.id)
 _UNUSED = (
     codes.GRANTED.join(schema.trials, schema.trials.c.id == schema.approvals.c.trial)
@@ -255,6 +256,11 @@ class SqlQueries(Queries):
     def campaign_results(self, campaign: str) -> tuple[Result, ...]:
         with self._of(campaign) as connection:
             return many(connection, Result, _RESULTS, campaign=campaign)
+
+    @override
+    def parts(self, campaign: str) -> tuple[Result, ...]:
+        with self._of(campaign) as connection:
+            return many(connection, Result, _PARTS, campaign=campaign)
 
     @override
     def result_summaries(self, campaign: str) -> tuple[ResultSummary, ...]:

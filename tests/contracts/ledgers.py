@@ -103,6 +103,7 @@ def require_same_in_brief(ledger: Ledger, campaign: str) -> None:
     events, trials, results = ledger.history(campaign), ledger.trials(campaign), ledger.campaign_results(campaign)
     came = {e.trial: e.id for e in events if e.trial and e.after in SETTLED and e.before is not e.after}
     assert ledger.settled(campaign) == came
+    assert ledger.parts(campaign) == tuple(result for result in results if result.verdict == "partial")
     for brief, full in ((ledger.summaries(campaign), trials), (ledger.result_summaries(campaign), results)):
         assert [repr(one) for one in brief] == [
             repr(type(one)(*(getattr(whole, name) for name in one._fields))._replace(field=_digest(whole.field)))

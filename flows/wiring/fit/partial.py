@@ -21,18 +21,18 @@ def taught(campaign: "Campaign", known: Incomplete) -> dict[str, float]:
 
 
 def partial_results(campaign: "Campaign", known: Sequence[Incomplete], names: Sequence[str]) -> "PartialResults | None":
-    """Data from trials that are out, in the order in which they came; None where they teach nothing.
+    """Data from trials that are out, in the order in which they came; None where there are none.
 
-    One objective alone learns nothing from them.
+    Args:
+        campaign: A campaign with several objectives.
+        known: Parts, each of which teaches something (see ``taught``).
+        names: Columns of the data: objectives and constraints.
     """
     from fieldcraft.models.observations import PartialResults
 
-    if not campaign.objective.goals:
+    if not known:
         return None
     told = [(each, taught(campaign, each)) for each in sorted(known, key=lambda each: each.result)]
-    told = [(each, values) for each, values in told if values]
-    if not told:
-        return None
     usual = {output.name: math.nan if output.sd is None else output.sd for output in campaign.problem.outputs}
     Y = np.array([[values.get(name, math.nan) for name in names] for _, values in told], dtype=np.float64)
     sds = np.array([[each.sd.get(name, usual[name]) for name in names] for each, _ in told], dtype=np.float64)
