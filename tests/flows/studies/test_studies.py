@@ -162,6 +162,27 @@ def test_one_mistake_is_one_sentence_and_the_file_is_not_printed(tmp_path):
         study(tmp_path, "- 1\n")
 
 
+@pytest.mark.parametrize(
+    ("command", "file", "message"),
+    [
+        (
+            "check",
+            "studies/quick.yaml",
+            "line 6: problems: is a key of a study, and this is no campaign. Run the file with fieldcraft compare",
+        ),
+        (
+            "compare",
+            "campaigns/heat.yaml",
+            "line 6: problem: is a key of a campaign, and this is no study. Run the file with fieldcraft run",
+        ),
+    ],
+)
+def test_a_study_and_a_campaign_that_are_taken_for_each_other_are_told_apart(command, file, message, capsys):
+    file = str(Path(__file__).parents[3] / file)
+    assert main([command, file]) == 2
+    assert capsys.readouterr().err == f"fieldcraft: {file}: {message}\n"
+
+
 @pytest.mark.parametrize("file", sorted((ROOT / "studies").glob("*.yaml")), ids=lambda file: file.stem)
 def test_every_campaign_of_the_studies_here_can_be_begun(file, tmp_path):
     settings, spec = settings_from({}, tmp_path), read_study(file)[0]
