@@ -22,8 +22,9 @@ from fieldcraft.physics.space import SearchSpace
 _MOST_HOPS, _GAIN = 50, 1e-6
 # Starts that go on to the end, and the excess up to which one still leads SLSQP inside.
 _LEADERS, _NEAR = 3, 0.1
-# Least relative gain of an iteration, of each start and of the best of them.
-_FIRST_ACCURACY, _FULL_ACCURACY = 1e-3, 1e-12
+# Least relative gain of an iteration, of each start and of the best of them. Steps along one direction: where it ends at
+# a kink, as the largest temperature has, no step gains, and more of them find none.
+_FIRST_ACCURACY, _FULL_ACCURACY, _MOST_STEPS = 1e-3, 1e-9, 10
 
 
 @dataclass(frozen=True)
@@ -196,6 +197,7 @@ class Multistart:
             ftol=accuracy,
             pgtol=1e-8,
             maxiter=self.max_iterations,
+            maxls=_MOST_STEPS,
             pass_batch_indices=True,
         )
         return np.asarray(np.clip(ends, *_box(place.space, starts))), np.asarray(reached)
