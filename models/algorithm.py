@@ -3,7 +3,7 @@
 A rival, a whole optimiser of another package, may replace the three.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -171,21 +171,21 @@ class Algorithm:
             taken = np.vstack([taken, data.X])
         coordinates = ModelCoordinates.of(data.space)
         posterior = believing(posterior, pending_lower)
-        beliefs, seen, out, lower = posterior, data, waiting, list(pending_lower)
+        beliefs, seen = posterior, data
+        told: Callable[[Array], Array] = np.asarray if coordinates is None else coordinates.array
         if coordinates is not None:
-            beliefs, seen, out = of_model(posterior), coordinates.seen(data), coordinates(waiting)
-            lower = [coordinates.array(X) for X in lower]
+            beliefs, seen = of_model(posterior), coordinates.seen(data)
+        out, lower = torch.tensor(told(waiting.numpy())), [told(X) for X in pending_lower]
         found, score = self._searched(beliefs, seen, out, space, q, rng, taken, proposed, coordinates)
 
         def instead(other: Posterior, kept: Array, n: int) -> Candidates:
             theirs = believing(other, lower)
             if isinstance(beliefs, ConstrainedPosterior):
                 theirs = replace(beliefs, objective=theirs)
-            sent = torch.cat([out, torch.tensor(kept if coordinates is None else coordinates.array(kept))])
-            gone = np.vstack([taken, kept])
+            sent, gone = torch.cat([out, torch.tensor(told(kept))]), np.vstack([taken, kept])
             return self._searched(theirs, seen, sent, space, n, rng, gone, proposed, coordinates)[0]
 
-        found = advised(found, beliefs, seen, coordinates, instead)
+        found = advised(found, beliefs, seen, told, instead)
         if self.repeats and not data.exact:
             found = repeating(found, score, posterior, data, waiting, space)
         if data.aims or not data.lower:

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fieldcraft.models.coordinates.model_coordinates import ModelCoordinates
 from fieldcraft.models.feasibility.constrained import about_objective
 from fieldcraft.models.maximizer import Candidates
 from fieldcraft.models.observations import Array, Observations
@@ -30,7 +29,7 @@ def advised(
     found: Candidates,
     beliefs: Posterior,
     data: Observations,
-    coordinates: ModelCoordinates | None,
+    seen: Callable[[Array], Array],
     search: Callable[[Posterior, Array, int], Candidates],
 ) -> Candidates:
     """The batch, with designs of the next best models in the places where the best one would only repeat itself.
@@ -42,14 +41,13 @@ def advised(
         found: The batch of the best model.
         beliefs: Beliefs from the data; unless they are chosen among models, the batch is unchanged.
         data: The observations behind them, as models see them.
-        coordinates: Coordinates in which models see designs; None for the encoded ones.
+        seen: Function from encoded designs (n, d) to coordinates (n, m) in which models see them.
         search: Function from another model's beliefs about the objective, the encoded designs of the batch that stay,
             shape (k, d), and a number, to so many designs of that model.
     """
     best = about_objective(beliefs)
     if not isinstance(best, Chosen):
         return found
-    seen = (lambda X: X) if coordinates is None else coordinates.array
     X, value = np.array(found.X), np.array(found.value)
     notes: list[Mapping[str, str]] = list(found.notes or ({},) * len(X))
     results = repeats(seen(X), best, data)

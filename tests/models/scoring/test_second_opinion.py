@@ -83,7 +83,7 @@ def test_nearness_does_not_depend_on_the_number_of_variables(dimension):
 
 
 def test_the_second_best_proposes_in_place_of_a_repeat_and_the_design_says_so():
-    found = advised(batch(PLACE), chosen(second=Fitted(), third=Fitted()), DATA, None, proposing([[[0.7, 0.7]]]))
+    found = advised(batch(PLACE), chosen(second=Fitted(), third=Fitted()), DATA, np.asarray, proposing([[[0.7, 0.7]]]))
     assert (found.X.tolist(), found.value.tolist()) == ([[0.7, 0.7]], [7.0])
     said = "second chose this design: best, which predicts best, would go back to a place with 2 results"
     assert found.notes == ({"second_model": said},)
@@ -92,27 +92,27 @@ def test_the_second_best_proposes_in_place_of_a_repeat_and_the_design_says_so():
 def test_models_that_repeat_or_cannot_be_fitted_are_passed_over():
     models = {"second": Fitted(None), "third": Fitted(), "fourth": Fitted()}
     asked = []
-    found = advised(batch(PLACE), chosen(**models), DATA, None, proposing([[PLACE], [[0.7, 0.7]]], asked))
+    found = advised(batch(PLACE), chosen(**models), DATA, np.asarray, proposing([[PLACE], [[0.7, 0.7]]], asked))
     assert found.X.tolist() == [[0.7, 0.7]]
     assert [name for name, *_ in asked] == ["third", "fourth"]
 
 
 def test_where_all_models_repeat_the_design_of_the_best_one_stays():
     given = batch(PLACE)
-    found = advised(given, chosen(second=Fitted(), third=Fitted()), DATA, None, proposing([[PLACE], [X[4]]]))
+    found = advised(given, chosen(second=Fitted(), third=Fitted()), DATA, np.asarray, proposing([[PLACE], [X[4]]]))
     np.testing.assert_array_equal(found.X, given.X)
     assert (found.value.tolist(), found.notes) == ([0.0], ({},))
 
 
 def test_a_second_model_that_is_not_sure_of_the_place_may_go_there_again():
-    found = advised(batch(PLACE), chosen(second=Fitted(Sure(2 * SURE))), DATA, None, proposing([[PLACE]]))
+    found = advised(batch(PLACE), chosen(second=Fitted(Sure(2 * SURE))), DATA, np.asarray, proposing([[PLACE]]))
     assert found.value.tolist() == [7.0]
 
 
 def test_of_a_batch_only_the_repeats_are_replaced_beside_the_designs_that_stay():
     given = batch([0.0, 0.0], PLACE, [-0.5, 0.3], X[4], notes=({"a": "b"},) * 4)
     asked, proposed = [], [[[0.7, 0.7], PLACE], [[0.6, -0.9]]]
-    found = advised(given, chosen(second=Fitted(), third=Fitted()), DATA, None, proposing(proposed, asked))
+    found = advised(given, chosen(second=Fitted(), third=Fitted()), DATA, np.asarray, proposing(proposed, asked))
     assert found.X.tolist() == [[0.0, 0.0], [0.7, 0.7], [-0.5, 0.3], [0.6, -0.9]]
     assert asked[0] == ("second", [[0.0, 0.0], [-0.5, 0.3]], 2)
     assert asked[1] == ("third", [[0.0, 0.0], [0.7, 0.7], [-0.5, 0.3]], 1)
@@ -122,8 +122,8 @@ def test_of_a_batch_only_the_repeats_are_replaced_beside_the_designs_that_stay()
 
 def test_nothing_is_asked_of_others_where_nothing_is_repeated_or_no_model_was_chosen():
     given = batch([0.0, 0.0])
-    assert advised(given, chosen(second=Fitted()), DATA, None, proposing([])).X is not None
-    assert advised(batch(PLACE), Sure(), DATA, None, proposing([])).notes == ()
+    assert advised(given, chosen(second=Fitted()), DATA, np.asarray, proposing([])).X is not None
+    assert advised(batch(PLACE), Sure(), DATA, np.asarray, proposing([])).notes == ()
 
 
 def test_an_angle_is_near_all_its_turns():
@@ -132,7 +132,7 @@ def test_an_angle_is_near_all_its_turns():
     tried = np.array([[-1.0, 0.0], [0.999, 0.0]])
     data = coordinates.seen(Observations(tried, np.array([0.0, 1.0]), maximize=False, space=space))
     found = advised(
-        batch([0.9995, 0.0]), chosen(data=data, second=Fitted()), data, coordinates, proposing([[[0.2, 0.5]]])
+        batch([0.9995, 0.0]), chosen(data=data, second=Fitted()), data, coordinates.array, proposing([[[0.2, 0.5]]])
     )
     assert found.X.tolist() == [[0.2, 0.5]]
 
