@@ -18,7 +18,7 @@ from fieldcraft.models.scoring.criteria import LogImprovement
 from fieldcraft.models.scoring.incumbent import best_belief, best_design, incumbent
 from fieldcraft.models.surrogate import Posterior
 
-# Logarithm of a thousandth of the results' deviation: whoever promises less is compared with designs near the best.
+# Logarithm of a thousandth of the results' deviation.
 _FAINT = math.log(1e-3)
 
 
@@ -27,7 +27,8 @@ class LogEI:
     """log E[max(m - f(x), 0)], with m the least posterior mean among the observed points (see ``incumbent``).
 
     If the noise is stated, m is lowered by the standard deviation of that mean. The logarithm stays finite and keeps
-    its gradient where the improvement itself underflows.
+    its gradient where the improvement itself underflows. Where a search of the space finds less than a thousandth of
+    the results' deviation, it is sought about the best tried design too, unless constraints are unknown.
 
     An objective that is computed from other outputs is scored by beliefs about these (``models.scoring.composite``).
 
