@@ -70,6 +70,21 @@ def centre_of(score: Score) -> Tensor | None:
     return score.searched_about if isinstance(score, LocalScore) else None
 
 
+@runtime_checkable
+class PeakedScore(Score, Protocol):
+    """A score that may have a peak so narrow that samples of the whole space miss it."""
+
+    @property
+    def peak(self) -> Tensor | None:
+        """The encoded point (d,) about which that peak lies; None where none is expected."""
+        ...
+
+    @property
+    def faint(self) -> float:
+        """The least score that a search of the whole space has to find, so that the peak need not be looked for."""
+        ...
+
+
 class MomentFunction(Score, Protocol):
     """A score that is a function of mean and standard deviation at the candidate only.
 

@@ -3,7 +3,7 @@
 A rival, a whole optimiser of another package, may replace the three.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -11,7 +11,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from fieldcraft.models.acquisition import Acquisition, RemarkedScore
+from fieldcraft.models.acquisition import Acquisition, RemarkedScore, Score
 from fieldcraft.models.capability import Capability, provided, required
 from fieldcraft.models.constraints import Constraints
 from fieldcraft.models.coordinates.model_coordinates import ModelCoordinates
@@ -27,6 +27,7 @@ from fieldcraft.models.observations import Array, Emulator, Observations
 from fieldcraft.models.proposer import Proposer, TakesEmulators
 from fieldcraft.models.rival import Rival
 from fieldcraft.models.scoring.repeats import repeating
+from fieldcraft.models.scoring.second_opinion import advised
 from fieldcraft.models.surrogate import Posterior, Report, Surrogate, no_report
 from fieldcraft.physics.space import SearchSpace
 
@@ -164,17 +165,48 @@ class Algorithm:
             proposed: Number of designs that were proposed before this batch, whatever became of them. A rule that
                 treats designs in turn, such as ``probing``, goes by it.
         """
-        _, acquisition, maximizer = self._words()
         waiting = torch.as_tensor(np.array(pending, dtype=np.float64).reshape(-1, data.X.shape[1]))
         taken = waiting.numpy()
         if data.exact:
             taken = np.vstack([taken, data.X])
         coordinates = ModelCoordinates.of(data.space)
         posterior = believing(posterior, pending_lower)
-        beliefs, seen, out = posterior, data, waiting
+        beliefs, seen = posterior, data
+        told: Callable[[Array], Array] = np.asarray if coordinates is None else coordinates.array
         if coordinates is not None:
-            beliefs, seen, out = of_model(posterior), coordinates.seen(data), coordinates(waiting)
-        if data.exact and self._takes_any():
+            beliefs, seen = of_model(posterior), coordinates.seen(data)
+        out, lower = torch.tensor(told(waiting.numpy())), [told(X) for X in pending_lower]
+        found, score = self._searched(beliefs, seen, out, space, q, rng, taken, proposed, coordinates)
+
+        def instead(other: Posterior, kept: Array, n: int) -> Candidates:
+            theirs = believing(other, lower)
+            if isinstance(beliefs, ConstrainedPosterior):
+                theirs = replace(beliefs, objective=theirs)
+            sent, gone = torch.cat([out, torch.tensor(told(kept))]), np.vstack([taken, kept])
+            return self._searched(theirs, seen, sent, space, n, rng, gone, proposed, coordinates)[0]
+
+        found = advised(found, beliefs, seen, told, instead)
+        if self.repeats and not data.exact:
+            found = repeating(found, score, posterior, data, waiting, space)
+        if data.aims or not data.lower:
+            return found
+        return levelled(found, posterior, data, waiting, pending_lower, space, score, self.n_initial, rng)
+
+    def _searched(
+        self,
+        beliefs: Posterior,
+        seen: Observations,
+        out: Tensor,
+        space: SearchSpace,
+        q: int,
+        rng: np.random.Generator,
+        taken: Array,
+        proposed: int,
+        coordinates: ModelCoordinates | None,
+    ) -> tuple[Candidates, Score]:
+        """The batch that beliefs score best, and that score; beliefs, results and designs sent as models see them."""
+        _, acquisition, maximizer = self._words()
+        if seen.exact and self._takes_any():
             beliefs = through_results(beliefs, seen)
         constrained = isinstance(beliefs, ConstrainedPosterior)
         if isinstance(beliefs, ConstrainedPosterior):
@@ -186,16 +218,11 @@ class Algorithm:
             score = score_of_designs(score, coordinates)
         if constrained and Capability.OF_MOMENTS in required(maximizer):
             found = Multistart().maximize(score, space, q, rng, taken)
-            said = f"multistart: {len(data.failed)} designs have failed, and where others will is part of the score"
+            said = f"multistart: {len(seen.failed)} designs have failed, and where others will is part of the score"
             found = replace(found, remarks={**found.remarks, "maximizer": said})
         else:
             found = maximizer.maximize(score, space, q, rng, taken)
-        if self.repeats and not data.exact:
-            found = repeating(found, score, posterior, data, waiting, space)
-        found = replace(found, notes=notes)
-        if data.aims or not data.lower:
-            return found
-        return levelled(found, posterior, data, waiting, pending_lower, space, score, self.n_initial, rng)
+        return replace(found, notes=notes), score
 
     def suggest(
         self, data: Observations, pending: ArrayLike, space: SearchSpace, q: int, rng: np.random.Generator

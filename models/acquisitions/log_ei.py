@@ -10,13 +10,16 @@ from torch import Tensor
 from fieldcraft.models.acquisition import Scale
 from fieldcraft.models.capability import Capability
 from fieldcraft.models.composite.posterior import CompositePosterior
-from fieldcraft.models.feasibility.constrained import about_objective
+from fieldcraft.models.feasibility.constrained import ConstrainedPosterior, about_objective
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.scoring.analytic import AnalyticScore
 from fieldcraft.models.scoring.composite import CompositeScore, improvement
 from fieldcraft.models.scoring.criteria import LogImprovement
-from fieldcraft.models.scoring.incumbent import best_belief, incumbent
+from fieldcraft.models.scoring.incumbent import best_belief, best_design, incumbent
 from fieldcraft.models.surrogate import Posterior
+
+# Logarithm of a thousandth of the results' deviation.
+_FAINT = math.log(1e-3)
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,8 @@ class LogEI:
     """log E[max(m - f(x), 0)], with m the least posterior mean among the observed points (see ``incumbent``).
 
     If the noise is stated, m is lowered by the standard deviation of that mean. The logarithm stays finite and keeps
-    its gradient where the improvement itself underflows.
+    its gradient where the improvement itself underflows. Where a search of the space finds less than a thousandth of
+    the results' deviation, it is sought about the best tried design too, unless constraints are unknown.
 
     An objective that is computed from other outputs is scored by beliefs about these (``models.scoring.composite``).
 
@@ -55,7 +59,8 @@ class LogEI:
         def improving(points: Tensor) -> LogImprovement:
             return LogImprovement(float(incumbent(posterior, data, points, self.doubts)))
 
-        return AnalyticScore(posterior, pending, improving)
+        peak = None if isinstance(posterior, ConstrainedPosterior) else best_design(posterior, data)
+        return AnalyticScore(posterior, pending, improving, peak=peak, faint=_FAINT)
 
     def improvement(self, ceiling: float, posterior: Posterior, data: Observations) -> float:
         """exp(ceiling) + best - m: largest expected improvement below ``best`` anywhere (see Improving.improvement)."""

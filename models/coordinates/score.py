@@ -1,11 +1,12 @@
 """Scores of models that see other coordinates than encoded points, as functions of encoded points."""
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from fieldcraft.models.acquisition import BoundedScore, Score, ScreenedScore, ViolationScore, centre_of
+from fieldcraft.models.acquisition import BoundedScore, PeakedScore, Score, ScreenedScore, ViolationScore, centre_of
 from fieldcraft.models.coordinates.model_coordinates import ModelCoordinates
 from fieldcraft.models.scoring.gradients import with_gradients
 
@@ -27,6 +28,17 @@ class ScoreOfDesigns:
         """The encoded point, shape (d,), about which it is searched; None for the whole space."""
         centre = centre_of(self.score)
         return None if centre is None else self.coordinates.back(centre[None])[0]
+
+    @property
+    def peak(self) -> Tensor | None:
+        """The encoded point (d,) about which a narrow peak lies; None where none is expected."""
+        peak = self.score.peak if isinstance(self.score, PeakedScore) else None
+        return None if peak is None else self.coordinates.back(peak[None])[0]
+
+    @property
+    def faint(self) -> float:
+        """See PeakedScore."""
+        return self.score.faint if isinstance(self.score, PeakedScore) else -math.inf
 
     def value(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
         """Worth of encoded X (n, d), shape (n,) (see Score.value)."""

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fieldcraft.models.acquisition import BoundedScore, Score, ViolationScore, centre_of
+from fieldcraft.models.acquisition import BoundedScore, PeakedScore, Score, ViolationScore, centre_of
 from fieldcraft.models.feasibility.least_violation import least_violation
 from fieldcraft.models.maximizer import Candidates
 from fieldcraft.models.maximizers._batch_slot import SLACK, BatchSlot, fixed_columns
@@ -39,6 +39,9 @@ class Multistart:
 
     If the score is searched about one point (``LocalScore``), samples lie about it at distances over three decades, and
     the best sample is the answer.
+
+    If the score may have a narrow peak (``PeakedScore``) and the best point found promises less than ``faint``, as many
+    samples and starts again are spent about that peak, at distances over three decades, and the better point is chosen.
 
     Integers and categories keep the values of the sample during the gradient steps; the best point then changes to
     better values of one of them, each time improved by gradients, until no such step gains a millionth. The value is
@@ -88,8 +91,21 @@ class Multistart:
                 X = np.vstack([take(samples, self.n_samples), place.around_anchors(rng)])
             looked_through = everything is not None or centre is not None
             point, value = self._fill(place, place.remaining(X), exhaustive=looked_through)
+            if not looked_through:
+                point, value = self._beside_peak(place, point, value, rng)
             chosen, values = np.vstack([chosen, point]), np.append(values, value)
         return Candidates(X=chosen, value=values)
+
+    def _beside_peak(
+        self, place: BatchSlot, point: Array, value: float, rng: np.random.Generator
+    ) -> tuple[Array, float]:
+        """A point (d,) and its value, or the better one that a search about the peak of the score finds."""
+        score = place.score
+        if not isinstance(score, PeakedScore) or score.peak is None or value >= score.faint:
+            return point, value
+        about = place.about(score.peak, self.n_samples, rng)
+        there, reached = self._fill(place, place.remaining(about), exhaustive=False)
+        return (there, reached) if reached > value else (point, value)
 
     def best(
         self, score: Score, space: SearchSpace, slot: int, chosen: Array, gone: Array, X: Array

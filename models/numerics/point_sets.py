@@ -63,6 +63,12 @@ def normal_samples(n: int, k: int, seed: int) -> Tensor:
     return torch.from_numpy(ndtri(np.clip(cube, 1e-12, 1 - 1e-12)))
 
 
+def middle(space: SearchSpace) -> Array:
+    """The point of the middle of the unit cube, encoded, shape (1, d); (0, d) if a known constraint excludes it."""
+    X = _from_cube(space, np.full((1, _cube_dimension(space)), 0.5))
+    return space.repair(X[is_feasible(space, X)])
+
+
 def uniform_points(space: SearchSpace, rng: np.random.Generator) -> Iterator[Array]:
     """Feasible independent uniform points, without end."""
     cubes = (rng.random((_BLOCK, _cube_dimension(space))) for _ in iter(int, 1))

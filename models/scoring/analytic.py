@@ -1,5 +1,6 @@
 """Functions of mean and standard deviation as scores of any posterior, conditioned on pending trials."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -30,6 +31,8 @@ class AnalyticScore:
         optimism: See MomentScore.
         before: Encoded points of the places before the one for which ``worth`` is computed, shape (j, d); None for
             none.
+        peak: See PeakedScore.
+        faint: See PeakedScore.
     """
 
     posterior: Posterior
@@ -37,6 +40,8 @@ class AnalyticScore:
     acquisition: Callable[[Tensor], Criterion]
     optimism: float | None = None
     before: Tensor | None = None
+    peak: Tensor | None = None
+    faint: float = -math.inf
     # A place is asked about hundreds of times with the same points chosen: condition on them once.
     _built: dict[bytes, tuple[Criterion, Posterior, Slopes | None]] = field(default_factory=dict, repr=False)
 

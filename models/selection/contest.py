@@ -1,6 +1,6 @@
 """Contest between surrogates: its state, and the posterior of its winner; both can be stored as tensors."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -21,6 +21,7 @@ from fieldcraft.models.surrogate import (
     Surrogate,
     coarse,
     means,
+    no_report,
     slopes_of,
 )
 
@@ -43,6 +44,8 @@ class Chosen:
         scores: Scores of all candidates that were judged, in nats.
         refused: Reasons why the others were not judged.
         kept: Its state.
+        others: The surrogates of the other candidates that were judged, the best first.
+        data: Observations that all of them are fitted to.
     """
 
     name: str
@@ -50,6 +53,8 @@ class Chosen:
     scores: Mapping[str, float]
     refused: Mapping[str, str]
     kept: Mapping[str, Tensor]
+    others: Mapping[str, Surrogate]
+    data: Observations
 
     @property
     def of_objective(self) -> Posterior:
@@ -103,6 +108,18 @@ class Chosen:
         """The choice, conditioned on X (k, d) having been read at the mean."""
         return replace(self, posterior=self.posterior.fantasize(X))
 
+    def next_best(self) -> Iterator["Chosen"]:
+        """The choice with the posterior of each other candidate in its place, the best first.
+
+        Each is fitted when it is asked for, as a function of the data alone; one whose fit is refused is left out.
+        """
+        for name, surrogate in self.others.items():
+            try:
+                posterior = surrogate.fit(self.data, np.random.default_rng(0), None, no_report)
+            except ValueError:
+                continue
+            yield replace(self, name=name, posterior=posterior)
+
     def state(self) -> dict[str, Tensor]:
         """The choice, the scores, and the chosen posterior's own state."""
         return dict(self.kept)
@@ -119,6 +136,7 @@ class Contest:
         refused: Reasons why others were not judged.
         leader: The best so far (the first among equals), with its posterior.
         running: The candidate whose fit was interrupted, and its checkpoint.
+        surrogates: The candidates' surrogates.
     """
 
     data: Observations
@@ -127,6 +145,7 @@ class Contest:
     refused: Mapping[str, str] = field(default_factory=dict)
     leader: tuple[str, Posterior] | None = None
     running: tuple[str, Mapping[str, Tensor]] | None = None
+    surrogates: Mapping[str, Surrogate] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -147,6 +166,7 @@ class Contest:
             doubted,
             {name: float(value) for name, value in part(state, SCORE).items()},
             {name: _text(value) for name, value in part(state, OUT).items()},
+            surrogates=surrogates,
         )
         if _LEADER in state:
             name = _text(state[_LEADER])
@@ -219,7 +239,9 @@ class Contest:
             reasons = " ".join(f"{name}: {reason}" for name, reason in self.refused.items())
             raise ValueError(f"None of the candidates can be fitted to these {len(self.data)} trials. {reasons}")
         name, posterior = self.leader
-        return Chosen(name, posterior, self.scores, self.refused, replace(self, running=None).state())
+        others = {other: self.surrogates[other] for other in self.ranking if other != name}
+        kept = replace(self, running=None).state()
+        return Chosen(name, posterior, self.scores, self.refused, kept, others, self.data)
 
 
 def _bytes(text: str) -> Tensor:

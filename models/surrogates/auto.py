@@ -165,7 +165,7 @@ class Auto:
                 refuse_other_data(data, start)
             return self._by_milestone(names, data, rng, report)
         seeds = rng.integers(2**63 - 1, size=(len(names), 2)).tolist()
-        contest = Contest(data, _DOUBTED) if start is None else Contest.of(data, start, _KNOWN, _DOUBTED)
+        contest = _contest(data) if start is None else Contest.of(data, start, _KNOWN, _DOUBTED)
         for name, (fitting, judging) in zip(names, seeds, strict=True):
             if contest.knows(name):
                 continue
@@ -205,7 +205,7 @@ class Auto:
 
     def restore(self, data: Observations, state: Mapping[str, Tensor]) -> Chosen:
         """The posterior whose state this was (see Surrogate.restore)."""
-        return Contest.of(data, state, _KNOWN).chosen()
+        return Contest.of(data, state, _KNOWN, _DOUBTED).chosen()
 
     def _names(self, data: Observations) -> tuple[str, ...]:
         if self.candidates:
@@ -225,7 +225,7 @@ class Auto:
 def judged(trials: ByDigest, names: tuple[str, ...], folds: int) -> Contest:
     """Scores of candidates, without their posteriors; a function of the trials alone."""
     data = trials.data
-    contest = Contest(data, _DOUBTED)
+    contest = _contest(data)
     for seed, name in enumerate(names):
         rng = np.random.default_rng(seed)
         try:
@@ -234,6 +234,11 @@ def judged(trials: ByDigest, names: tuple[str, ...], folds: int) -> Contest:
         except ValueError as error:
             contest = contest.without(name, str(error))
     return replace(contest, leader=None)
+
+
+def _contest(data: Observations) -> Contest:
+    """A contest that nobody has taken part in."""
+    return Contest(data, _DOUBTED, surrogates=_KNOWN)
 
 
 def _refuse_unlike(posterior: Posterior) -> None:

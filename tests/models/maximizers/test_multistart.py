@@ -1,11 +1,15 @@
 """Multistart against dense grids and against optima that can be written down."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
+from fieldcraft.models.acquisitions.log_ei import LogEI
 from fieldcraft.models.maximizers.multistart import Multistart
 from fieldcraft.models.numerics.point_sets import is_feasible, sobol_points, take
+from fieldcraft.models.observations import Observations
 from fieldcraft.physics.space import Categorical, Continuous, Integer, LinearConstraint, SearchSpace
 
 LINE = SearchSpace((Continuous("x", -1.0, 1.0),))
@@ -291,3 +295,63 @@ def test_the_starts_of_an_ascent_are_evaluated_with_gradients_once():
         Sloped(lambda X: -X.square().sum(dim=1)), space, 1, np.random.default_rng(0)
     )
     assert len(set(asked)) == len(asked) > 1
+
+
+class Peaked(Formula):
+    """A broad hill of height ``low``, and at the place (0.31, -0.47) a peak of height 0 and width 1e-3."""
+
+    peak = torch.tensor([0.31, -0.47], dtype=torch.float64)
+
+    def __init__(self, low, faint):
+        self.low, self.faint = low, faint
+
+    def value(self, X, slot, chosen):
+        hill = self.low - (X - torch.tensor([-0.5, 0.5])).square().sum(dim=1)
+        return torch.maximum(hill, -((X - self.peak) / 1e-3).square().sum(dim=1))
+
+
+@pytest.mark.parametrize(("faint", "found"), [(-6.9, True), (-8.1, False)])
+def test_a_narrow_peak_is_looked_for_where_the_whole_space_promises_little(faint, found):
+    best = Multistart(n_samples=256, n_starts=8).maximize(Peaked(-8.0, faint), SQUARE, 1, np.random.default_rng(0))
+    there = Peaked.peak.numpy() if found else [-0.5, 0.5]
+    np.testing.assert_allclose(best.X[0], there, atol=1e-5)
+    assert best.value[0] == pytest.approx(0.0 if found else -8.0, abs=1e-6)
+
+
+def test_a_peak_that_is_lower_than_what_was_found_is_left():
+    class Low(Formula):
+        peak, faint = Peaked.peak, np.inf
+
+    def away(X):
+        return -(X - torch.tensor([-0.9, 0.9])).square().sum(dim=1)
+
+    found, alone = (
+        Multistart(n_samples=16, n_starts=0).maximize(each, SQUARE, 1, np.random.default_rng(0))
+        for each in (Low(away), Formula(away))
+    )
+    np.testing.assert_array_equal(found.X, alone.X)
+    assert found.value == alone.value
+
+
+class Well:
+    """Beliefs in a narrow well about a known place, and in a doubtful plain that is worse by far elsewhere."""
+
+    place = torch.tensor([0.2, -0.3, 0.1, 0.4, -0.6, 0.0], dtype=torch.float64)
+
+    def mean_var(self, X):
+        near = torch.exp(-(X - self.place).square().sum(dim=1) / (2 * 0.1**2))
+        return 2 * (1 - near) - 0.001 * torch.sin(3 * X.sum(dim=1)), (1e-3 + 0.5 * (1 - near)) ** 2
+
+
+def test_an_improvement_too_small_for_the_samples_of_the_space_is_found_beside_the_best_design():
+    space = SearchSpace(tuple(Continuous(f"x{k}", -1.0, 1.0) for k in range(6)))
+    rows = np.vstack([np.random.default_rng(3).uniform(-1, 1, (20, 6)), Well.place + 1e-3])
+    data = Observations(rows, Well().mean_var(torch.tensor(rows))[0].numpy(), maximize=False, noise_sd=1e-3)
+    score = LogEI().score(Well(), data, torch.empty((0, 6), dtype=torch.float64), 1, np.random.default_rng(0))
+    found, without = (
+        Multistart().maximize(each, space, 1, np.random.default_rng(0))
+        for each in (score, replace(score, faint=-np.inf))
+    )
+    at_best = float(score.value(score.peak[None], 0, torch.empty((0, 6), dtype=torch.float64))[0])
+    assert without.value[0] < at_best <= found.value[0]
+    assert np.abs(found.X[0] - Well.place.numpy()).max() < 0.05 < np.abs(without.X[0] - Well.place.numpy()).max()

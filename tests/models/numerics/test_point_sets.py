@@ -2,10 +2,19 @@ import numpy as np
 import pytest
 from scipy.stats import qmc
 
-from fieldcraft.models.numerics.point_sets import every_point, is_feasible, sobol_points, take, uniform_points
+from fieldcraft.models.numerics.point_sets import every_point, is_feasible, middle, sobol_points, take, uniform_points
+from fieldcraft.models.proposers.centred import Centred
 from fieldcraft.models.proposers.random import Random
 from fieldcraft.models.proposers.sobol import Sobol
-from fieldcraft.physics.space import Categorical, Continuous, Image, Integer, LinearConstraint, SearchSpace
+from fieldcraft.physics.space import (
+    Categorical,
+    Continuous,
+    Image,
+    Integer,
+    LinearConstraint,
+    LinearEquality,
+    SearchSpace,
+)
 
 BOX = SearchSpace((Continuous("x", 0.0, 10.0), Continuous("y", -3.0, 1.0)))
 MIXED = SearchSpace(
@@ -80,3 +89,27 @@ def test_points_are_not_listed_beyond_the_limit_or_with_a_continuous_variable():
 def test_sobol_and_random_propose_different_points():
     rng = np.random.default_rng
     assert not np.allclose(Sobol().propose(BOX, 0, 4, rng(0)), Random().propose(BOX, 0, 4, rng(0)))
+
+
+def test_the_middle_of_a_space_has_the_middle_of_each_variable():
+    assert BOX.decode(middle(BOX)) == [{"x": 5.0, "y": -1.0}]
+    assert MIXED.decode(middle(MIXED)) == [{"t": 55.0, "n": 4, "metal": "copper"}]
+    shares = SearchSpace(
+        tuple(Continuous(name, 0.0, 1.0) for name in "abc"), (LinearEquality(dict.fromkeys("abc", 1.0), 1.0),)
+    )
+    (design,) = shares.decode(middle(shares))
+    assert sum(design.values()) == pytest.approx(1.0, abs=1e-12)
+    assert sorted(design.values()) == pytest.approx([1 - 0.5**0.5, 0.5**1.5, 0.5**1.5], abs=1e-9)
+
+
+def test_a_centred_sequence_is_the_middle_and_then_sobols():
+    first, *others = Centred().propose(BOX, 0, 5, np.random.default_rng(2))
+    np.testing.assert_array_equal(first, [0.0, 0.0])
+    np.testing.assert_array_equal(others, Sobol().propose(BOX, 0, 4, np.random.default_rng(2)))
+
+
+def test_a_middle_that_a_known_constraint_excludes_is_left_out():
+    off = SearchSpace(BOX.variables, (LinearConstraint({"x": 1.0}, 4.0),))
+    assert middle(off).shape == (0, 2)
+    rows = [each.propose(off, 0, 5, np.random.default_rng(2)) for each in (Centred(), Sobol())]
+    np.testing.assert_array_equal(*rows)
