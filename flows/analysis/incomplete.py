@@ -4,11 +4,11 @@ Reads records alone: no torch, no solver.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fieldcraft.storage.ledger import Ledger
-from fieldcraft.storage.records import OUT, CampaignRecord, Level, Trial, TrialSummary
+from fieldcraft.storage.records import OUT, CampaignRecord, Level, Result, Trial, TrialSummary
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,36 @@ class Incomplete:
         """Outputs that are still to be measured."""
         measured = [each["name"] for each in campaign.environment["outputs"] if not each.get("formula")]
         return [name for name in measured if name not in self.outputs]
+
+
+@dataclass(frozen=True)
+class KnownOutput:
+    """An output that a part of a result gave.
+
+    Args:
+        value: The value, in the output's unit.
+        sd: Its standard deviation, in the same unit; None where none is stated.
+        by: Who recorded that value.
+        created: When, in seconds since the epoch.
+    """
+
+    value: float
+    sd: float | None
+    by: str
+    created: float
+
+
+def known_outputs(results: Sequence[Result], attempt: int) -> dict[str, KnownOutput]:
+    """Outputs that the parts of an attempt gave, from a trial's results, oldest first; the latest value counts."""
+    known: dict[str, KnownOutput] = {}
+    for part in (each for each in results if each.verdict == "partial" and each.attempt == attempt):
+        for name, value in part.outputs.items():
+            said = known.get(name)
+            if said is None or said.value != value:
+                known[name] = KnownOutput(value, part.sd.get(name), part.by, part.created)
+            elif name in part.sd:
+                known[name] = replace(said, sd=part.sd[name])
+    return known
 
 
 def incomplete(ledger: Ledger, campaign: str, trials: Sequence[Trial | TrialSummary]) -> list[Incomplete]:

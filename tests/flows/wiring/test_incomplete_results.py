@@ -140,7 +140,7 @@ def test_what_was_known_of_a_trial_that_is_given_up_teaches_nothing(begun):
 def test_a_model_is_made_again_of_parts_that_came_in_another_order_than_their_trials(begun):
     made = begun("home")
     told(made, "kiln-0004", strength=0.8)
-    told(made, "kiln-0003", price=0.42)
+    assert made.run("correct", "kiln-0003", "--value", "price=0.42", "--reason", "typing")[0] == 0
     before = lesson_of(made.site, 1)
     passed(made, 1)
     product = made.ledger.product("kiln", 1, "train")
