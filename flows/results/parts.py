@@ -22,6 +22,25 @@ def contradicted(
     return {name: (known[name], value) for name, value in given.items() if name in known and known[name].value != value}
 
 
+def known_text(campaign: Campaign, trial: Trial, attempt: int, results: Sequence[Result]) -> str:
+    """`` Measured already: price 0.4 EUR (recorded by ann, ...). Still missing: strength.``; empty without a part."""
+    known = known_outputs(results, attempt) if completes(trial, attempt) else {}
+    missing = [output.name for output in campaign.problem.measured if output.name not in known]
+    measured = ", ".join(_said(campaign, name, output) for name, output in known.items())
+    return f" Measured already: {measured}. Still missing: {', '.join(missing)}." if known else ""
+
+
+def _said(campaign: Campaign, name: str, known: KnownOutput) -> str:
+    value = _quantity(campaign, name, known.value)
+    return f"{name} {value} (recorded by {one_line(known.by)}, {clock(known.created)})"
+
+
+def _quantity(campaign: Campaign, name: str, value: float) -> str:
+    """A value in full, with its unit."""
+    unit = next(output.unit for output in campaign.problem.measured if output.name == name)
+    return f"{value!r}{' ' * bool(unit)}{unit}"
+
+
 def require_agreement(
     campaign: Campaign, trial: Trial, attempt: int, results: Sequence[Result], given: Mapping[str, float], where: str
 ) -> None:
@@ -41,10 +60,8 @@ def require_agreement(
     others = contradicted(trial, attempt, results, given)
     if not others:
         return
-    units = {output.name: f" {output.unit}" if output.unit else "" for output in campaign.problem.measured}
     said = [
-        f"{name} is known to be {known.value!r}{units[name]} (recorded by {one_line(known.by)}, "
-        f"{clock(known.created)}), and this gives {value!r}{units[name]}"
+        f"the known {_said(campaign, name, known)} is not the {_quantity(campaign, name, value)} given now"
         for name, (known, value) in others.items()
     ]
     values = " ".join(f"--value {name}={value!r}" for name, (_, value) in others.items())

@@ -13,7 +13,7 @@ from fieldcraft.flows.files.field_outputs import require_readings, require_units
 from fieldcraft.flows.files.tables import Measurement
 from fieldcraft.flows.jobs.keys import attempt_keys
 from fieldcraft.flows.results.as_run import design_sent, field_labels, run_design, said_to_be_run, unusual
-from fieldcraft.flows.results.parts import completes, require_agreement
+from fieldcraft.flows.results.parts import completes, known_text, require_agreement
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.registry import suggestion
 from fieldcraft.flows.text import quoted, remark
@@ -140,9 +140,13 @@ def check(site: Site, measurement: Measurement) -> CheckedMeasurement:
             f"{where}{trial.id} is a trial of {trial.campaign!r}, not of {site.name!r}. Nothing was recorded."
         )
     checked = _sound(site, trial, measurement, _attempt(trial, measurement, where))
+    results = site.ledger.results(trial.id)
     if not checked.values:
-        raise InputError(f"{where}{trial.id}: no value was given. Known outputs: {_known(site.campaign)}.")
-    require_agreement(site.campaign, trial, checked.attempt, site.ledger.results(trial.id), checked.values, where)
+        raise InputError(
+            f"{where}{trial.id}: no value was given. Known outputs: {_known(site.campaign)}."
+            f"{known_text(site.campaign, trial, checked.attempt, results)}"
+        )
+    require_agreement(site.campaign, trial, checked.attempt, results, checked.values, where)
     return checked
 
 

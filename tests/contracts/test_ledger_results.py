@@ -106,6 +106,14 @@ def test_a_part_is_recorded_only_by_who_has_seen_the_parts_before_it(ledger, sta
     assert ledger.check() == []
 
 
+def test_a_part_of_a_failed_trial_is_no_new_failure(ledger):
+    trial = trial_in(ledger, S.FAILED)
+    (before,) = ledger.retriable("heat")
+    add_part(ledger, trial, y=1.5)
+    (after,) = ledger.retriable("heat")
+    assert after.failed == before.failed
+
+
 def test_a_part_that_comes_twice_is_stored_once_and_the_trial_keeps_its_version(ledger):
     after = add_part(ledger, trial_in(ledger, S.RUNNING), y=1.5)
     before = everything(ledger)

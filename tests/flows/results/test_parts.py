@@ -4,6 +4,7 @@ import multiprocessing
 import shutil
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bench import OVEN_CAMPAIGN, Bench, bench, ordered
@@ -17,7 +18,7 @@ from fieldcraft.flows.text import clock
 from fieldcraft.storage.records import TrialState
 
 CONTRADICTS = (
-    r"oven-0001: strength is known to be 50.0 MPa (recorded by {by}, {at}), and this gives 51.0 MPa. Nothing was "
+    r"oven-0001: the known strength 50.0 MPa (recorded by {by}, {at}) is not the 51.0 MPa given now. Nothing was "
     r"recorded. If the known value is right, leave strength out. If it is wrong, correct it: 'fieldcraft correct "
     r"oven-0001 --value strength=51.0 --reason ...', or at the desk."
 )
@@ -90,9 +91,34 @@ def test_a_part_that_contradicts_another_is_refused_by_name_and_nothing_is_store
 def test_a_part_that_another_person_contradicts_between_the_check_and_the_write_is_refused(oven):
     checked = check(oven.site, Measurement("oven-0001", values={"strength": 51.0}))
     record(oven.site, check(oven.site, Measurement("oven-0001", values={"strength": 50.0})), "ana", "person")
-    with pytest.raises(InputError, match=r"strength is known to be 50\.0 MPa \(recorded by ana, "):
+    with pytest.raises(InputError, match=r"the known strength 50\.0 MPa \(recorded by ana, "):
         record(oven.site, checked, "ben", "person")
     assert len(oven.ledger.results("oven-0001")) == 1
+
+
+def test_who_gives_no_value_is_told_what_is_known_and_what_is_missing(oven):
+    record(oven.site, check(oven.site, Measurement("oven-0001", values={"strength": 50.0})), "ana", "person")
+    (first,) = oven.ledger.results("oven-0001")
+    said = f"strength 50.0 MPa (recorded by ana, {clock(first.created)}). Still missing: porosity."
+    assert f"Measured already: {said}" in oven.run("record", "oven-0001")[2]
+    assert "Measured already" not in oven.run("record", "oven-0002")[2]
+    queue = oven.run("queue", "oven")[1]
+    assert "'fieldcraft record oven-0001 --value porosity=NUMBER' takes the rest" in queue
+    assert f"strength recorded by ana, {clock(first.created)}" in queue
+    assert "'fieldcraft record oven-0002 --value NAME=NUMBER' takes its result" in queue
+
+
+def test_a_part_of_a_trial_that_is_out_is_no_new_order_and_no_reason_why_it_is_held(oven):
+    def entry(of: str, trial: str) -> dict[str, Any]:
+        return next(one for one in oven.json("queue", "oven")[0][of] if one["trial"] == trial)
+
+    since = entry("laboratory", "oven-0001")["since"]
+    oven.run("record", "oven-0001", "--value", "strength=50")
+    assert entry("laboratory", "oven-0001")["since"] == since
+    trial = oven.ledger.trial("oven-0001")
+    oven.ledger.move(trial.id, TrialState.HELD, trial.expect, "pass", "the furnace tripped")
+    oven.run("record", "oven-0001", "--value", "strength=50", "--note", "measured twice")
+    assert entry("held", "oven-0001")["reason"] == "the furnace tripped"
 
 
 def test_parts_of_an_attempt_that_ended_contradict_nothing(oven):

@@ -81,6 +81,11 @@ def test_status_queue_and_the_trials_of_the_desk_show_that_it_is_incomplete(begu
     assert f"part     kiln-0003 {said}" in made.run("status", "kiln")[1]
     assert said in made.run("queue", "kiln")[1]
     (known,) = made.json("status", "kiln")[0]["incomplete"]
+    said = known.pop("known")
+    assert {name: each.keys() for name, each in said.items()} == {
+        name: {"by", "created"} for name in ("price", "smoke")
+    }
+    assert said["price"]["created"] < said["smoke"]["created"]
     assert known == {"trial": "kiln-0003", "outputs": {"price": 0.4, "smoke": -0.3}, "sd": {}, "missing": ["strength"]}
     told(made, "kiln-0003", strength=0.5)
     assert made.json("status", "kiln")[0]["incomplete"] == []
