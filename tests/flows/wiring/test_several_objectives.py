@@ -10,7 +10,8 @@ import pytest
 import small
 from bench import Bench, bench
 
-from fieldcraft.flows.analysis.predicted import predicted_data
+from fieldcraft.flows.analysis.best import objective_of
+from fieldcraft.flows.analysis.predicted import predicted_data, predictions_met
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.notebook.tables import asked_table
 from fieldcraft.flows.predictions.of_trial import Models, foreseen
@@ -24,7 +25,7 @@ from fieldcraft.models.observations import Aim
 from fieldcraft.storage.objective import Goal, Objective
 from fieldcraft.storage.origins import Origin
 from fieldcraft.storage.pareto import front_of
-from fieldcraft.storage.trackers.mlflow_names import counted
+from fieldcraft.storage.trackers.mlflow_names import counted, held_out_errors
 from fieldcraft.storage.trackers.mlflow_names import foreseen as mlflow_foreseen
 
 WORDS = {"start": {"n": 4}, "surrogate": {"kind": "exact_gp"}, "maximizer": {"kind": "multistart"}}
@@ -194,6 +195,30 @@ def test_an_origin_has_the_prediction_of_every_objective_as_the_model_makes_it_a
     assert all(sd > 0 for _, sd in told) and told[0] != told[1]
     first = ended.ledger.trial("kiln-0001").origin
     assert (first.mean, dict(first.further), first.feasible) == (None, {}, None)
+
+
+def test_every_objective_is_held_against_what_was_foreseen_of_it(ended, tmp_path):
+    record, trials = ended.ledger.campaign("kiln"), ended.ledger.trials("kiln")
+    met = predictions_met(record, trials)
+    own = [trial for trial in trials if trial.origin.mean is not None]
+    assert len(own) > 1
+    assert {name: [each.trial for each in of] for name, of in met.items()} == {"strength": own, "price": own}
+    assert ended.run("report", "kiln", "--html", tmp_path / "kiln.html")[0] == 0
+    page, counts = (tmp_path / "kiln.html").read_text(), []
+    for name, unit in (("strength", "MPa"), ("price", "EUR")):
+        told = [trial.origin if name == "strength" else trial.origin.further[name] for trial in own]
+        errors = [abs(trial.outputs[name] - each.mean) for trial, each in zip(own, told, strict=True)]
+        held = sum(error <= 2 * each.sd for error, each in zip(errors, told, strict=True))
+        counts.append(f"{name} {held} of {len(own)} as predicted")
+        assert f"Median error {np.median(errors):.6g} {unit} over {len(own)} trials." in page
+        assert f"Predicted against simulated: {name}" in page
+    assert ", ".join(counts) in page
+    (trial, *_), objective = own, objective_of(record)
+    assert held_out_errors(trial.origin, objective, trial.outputs) == {
+        "held_out_error": abs(trial.origin.mean - trial.outputs["strength"]),
+        "held_out_error.price": abs(trial.origin.further["price"].mean - trial.outputs["price"]),
+    }
+    assert held_out_errors(trial.origin, objective, {}) == {}
 
 
 def test_every_view_of_a_proposal_tells_every_objective_with_its_unit(ended, tmp_path):
