@@ -8,7 +8,8 @@ from bench import Bench, bench
 from desk_site import people
 
 from fieldcraft.flows.files.tables import Measurement
-from fieldcraft.flows.results.record import check, record
+from fieldcraft.flows.results.correct import correct
+from fieldcraft.flows.results.record import check, check_correction, record
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.text import clock
 
@@ -98,3 +99,15 @@ def test_at_the_desk_a_part_with_another_value_is_refused_and_corrected_with_a_r
     assert browser.post("/laboratory/upload/pair/correct", fields, files={}).status == 303
     assert "pair-0002: corrected to price 1.5 EUR (result 3 replaces 2)" in browser.get("/laboratory/pair").said
     assert "price measured already 1.5 EUR recorded by ana, " in browser.get("/laboratory/pair/result/pair-0002").said
+
+
+def test_trials_of_the_front_are_marked_where_they_stand(pair, browsers):
+    browser = browsers(settings_from(home=pair.settings.home), "carla")
+    assert "record in part pair-0002" in browser.get("/campaign/pair").said
+    tell(pair, "pair-0002", smoke=-0.5, **{"yield": 0.5})
+    for trial in ("pair-0001", "pair-0002"):
+        assert "on the front" in browser.get(f"/campaign/pair/trial/{trial}").said
+    assert browser.get("/campaign/pair").text.count(">front</span>") == 2
+    correct(pair.site, check_correction(pair.site, Measurement("pair-0002", values={"price": 9.0})), "ann", "misread")
+    assert "on the front" not in browser.get("/campaign/pair/trial/pair-0002").said
+    assert browser.get("/campaign/pair").text.count(">front</span>") == 1

@@ -15,10 +15,13 @@ from fieldcraft.flows.analysis.predicted import predicted_data, predictions_met
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.notebook.tables import asked_table
 from fieldcraft.flows.predictions.of_trial import Models, foreseen
+from fieldcraft.flows.products import Trained
+from fieldcraft.flows.run import Ran
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.flows.views.data import predicted_text
 from fieldcraft.flows.views.display import Display
+from fieldcraft.flows.views.summary import summary_data, summary_text
 from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.observations import observations
 from fieldcraft.models.observations import Aim
@@ -301,6 +304,24 @@ def test_progress_says_that_the_hypervolume_is_within_an_inferred_reference(ende
     front = ended.json("status", "kiln")[0]["front"]
     expected = f"front {len(front['trials'])}, hypervolume {front['hypervolume']:.5g} (reference inferred)"
     assert expected in capsys.readouterr().out
+
+
+def test_the_line_of_a_training_tells_of_every_output(ended, capsys):
+    (*_, product) = (each for each in ended.ledger.products("kiln") if each.step == "train")
+    metrics = Trained.of(product).metrics
+    shown = {"campaign": "kiln", "iteration": 1, "trials": 4, "seconds": 0.5, "metrics": metrics}
+    Display(lambda: ended.ledger, as_json=False)("trained", shown)
+    keys = {"strength": "", "price": "objective2.", "smoke": "constraint1."}
+    told = ", ".join(f"log_posterior of {name} {metrics[f'{key}log_posterior']:.3g}" for name, key in keys.items())
+    assert f"4 trials in 0.5 s: {told}\n" in " ".join(capsys.readouterr().out.split()) + "\n"
+
+
+def test_the_end_of_a_run_names_the_choice_that_is_left(ended):
+    ran = summary_data(Ran("kiln", "budget", True, 1.0), ended.settings)
+    trial = ran["front"]["trials"][0]["trial"]
+    assert f"fieldcraft pick kiln {trial} --why '...'" in summary_text(ran, ended.file)
+    picked = {**ran, "picked": {"trial": trial}}
+    assert "fieldcraft pick" not in summary_text(picked, ended.file)
 
 
 def test_each_objective_is_learnt_in_its_sense_and_the_outputs_after_them_as_constraints(ended):
