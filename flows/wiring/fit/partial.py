@@ -60,7 +60,8 @@ def told(campaign: "Campaign") -> str | None:
     if spec.peer is not None:
         return f"{_UNTIL} {spec.peer.kind} learns from whole results alone. gp_ehvi learns from the known ones at once."
     pairs = ((words.surrogate, spec.surrogate), (words.constraints.surrogate, spec.constraints.surrogate))
-    names = [stated.kind for made, stated in pairs if isinstance(made, TakesFields) and made.uses_fields and stated]
+    learners = [stated for made, stated in pairs if isinstance(made, TakesFields) and made.uses_fields]
+    names = [stated.kind for stated in learners if stated is not None]
     if not names or not uses_fields(campaign):
         return None
     return f"{_UNTIL} {' and '.join(names)} learns from fields. exact_gp learns from the known ones at once."
