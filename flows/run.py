@@ -151,7 +151,7 @@ def awaited(campaign: Campaign, ledger: Ledger) -> Unfinished:
         proposals = counted(len(undecided), "proposal")
         waits.append(f"{proposals} to decide on: 'fieldcraft queue {campaign.name}' shows what waits")
     for trial in state[TrialState.HELD]:
-        why = next(e.reason for e in reversed(ledger.history(campaign.name, trial.id)) if e.after is TrialState.HELD)
+        why = next(e.reason for e in reversed(ledger.history(campaign.name, trial.id)) if e.enters(TrialState.HELD))
         waits.append(
             f"{trial.id} is held ({why}): 'fieldcraft record', 'retry' or 'abandon' {trial.id} says what became of it"
         )

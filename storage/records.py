@@ -198,6 +198,10 @@ class Event(Record):
     details: Mapping[str, Any]
     created: float
 
+    def enters(self, state: TrialState) -> bool:
+        """True if it brought its trial into that state; a part of a result is recorded within one."""
+        return self.after is state and self.before is not state
+
 
 class Result(Record):
     """A result as it was received. It is never overwritten, whatever its verdict."""

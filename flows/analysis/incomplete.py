@@ -4,11 +4,41 @@ Reads records alone: no torch, no solver.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fieldcraft.storage.ledger import Ledger
-from fieldcraft.storage.records import OUT, CampaignRecord, Level, Trial, TrialSummary
+from fieldcraft.storage.records import OUT, CampaignRecord, Level, Result, Trial, TrialSummary
+
+
+@dataclass(frozen=True)
+class KnownOutput:
+    """An output that a part of a result gave.
+
+    Args:
+        value: The value, in the output's unit.
+        sd: Its standard deviation, in the same unit; None where none is stated.
+        by: Who recorded that value.
+        created: When, in seconds since the epoch.
+    """
+
+    value: float
+    sd: float | None
+    by: str
+    created: float
+
+
+def known_outputs(results: Sequence[Result], attempt: int) -> dict[str, KnownOutput]:
+    """Outputs that the parts of an attempt gave, from a trial's results, oldest first; the latest value counts."""
+    known: dict[str, KnownOutput] = {}
+    for part in (each for each in results if each.verdict == "partial" and each.attempt == attempt):
+        for name, value in part.outputs.items():
+            said = known.get(name)
+            if said is None or said.value != value:
+                known[name] = KnownOutput(value, part.sd.get(name), part.by, part.created)
+            elif name in part.sd:
+                known[name] = replace(said, sd=part.sd[name])
+    return known
 
 
 @dataclass(frozen=True)
@@ -21,6 +51,7 @@ class Incomplete:
         design: The design, as it was run where the part says so.
         outputs: The outputs that are known, in their units.
         sd: Standard deviations that the parts state, in the same units.
+        known: The known outputs with who recorded each; empty where only a model asks.
     """
 
     trial: str
@@ -28,6 +59,7 @@ class Incomplete:
     design: Mapping[str, Level]
     outputs: Mapping[str, float]
     sd: Mapping[str, float]
+    known: Mapping[str, KnownOutput] = field(default_factory=dict)
 
     def missing(self, campaign: CampaignRecord) -> list[str]:
         """Outputs that are still to be measured."""
@@ -41,23 +73,26 @@ def incomplete(ledger: Ledger, campaign: str, trials: Sequence[Trial | TrialSumm
     Parts of an attempt that ended otherwise do not count, nor do those of a trial that was given up.
     """
     out = {trial.id: trial for trial in trials if trial.state in OUT}
-    last = {part.trial: part for part in ledger.parts(campaign) if part.trial in out} if out else {}
+    parts: dict[str, list[Result]] = {}
+    for part in ledger.parts(campaign) if out else ():
+        parts.setdefault(part.trial, []).append(part)
     return [
-        Incomplete(name, part.id, part.ran or trial.design, part.outputs, part.sd)
+        Incomplete(name, last.id, last.ran or trial.design, last.outputs, last.sd, known_outputs(own, last.attempt))
         for name, trial in out.items()
-        if (part := last.get(name)) and part.attempt == ledger.trial(name).attempt
+        if (own := parts.get(name)) and (last := own[-1]).attempt == ledger.trial(name).attempt
     ]
 
 
 def incomplete_data(
     ledger: Ledger, campaign: CampaignRecord, trials: Sequence[Trial | TrialSummary]
 ) -> list[dict[str, Any]]:
-    """The same as JSON data: trial, known outputs, their standard deviations and missing outputs, by number."""
+    """The same as JSON data: trial, known outputs, their deviations, who recorded each, missing outputs; by number."""
     return [
         {
             "trial": each.trial,
             "outputs": dict(each.outputs),
             "sd": dict(each.sd),
+            "known": {name: {"by": one.by, "created": one.created} for name, one in each.known.items()},
             "missing": each.missing(campaign),
         }
         for each in incomplete(ledger, campaign.name, trials)

@@ -6,26 +6,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fieldcraft.flows.analysis.best import objective_of
+from fieldcraft.flows.analysis.predicted import Met
 from fieldcraft.flows.charts.chart import BLUE, DOUBTS, GREY, Chart, axis, ends, labelled, line, marks, numbers
 from fieldcraft.flows.charts.fields import heat
 from fieldcraft.flows.charts.series import Some, drawn, logarithmic, output_label, said, variable_axis
-from fieldcraft.storage.records import CampaignRecord, Trial
+from fieldcraft.storage.records import CampaignRecord
 
 Array = NDArray[np.float64]
 
 
-def foreseen(campaign: CampaignRecord, trials: Sequence[Trial], source: str = "simulated") -> Chart:
+def foreseen(campaign: CampaignRecord, name: str, met: Sequence[Met], source: str = "simulated") -> Chart:
     """Values as predicted before, with two standard deviations, against results; equal ones lie on the line.
 
     Args:
         campaign: The campaign.
-        trials: Completed trials whose origin has a predicted mean.
+        name: The objective.
+        met: Its predictions that results have met, at least one.
         source: Word for a result: simulated or measured.
     """
-    output = campaign.environment["outputs"][0]
-    read = np.array([(trial.outputs or {})[output["name"]] for trial in trials], dtype=float)
-    mean = np.array([trial.origin.mean for trial in trials], dtype=float)
-    sd = np.array([trial.origin.sd or 0.0 for trial in trials])
+    output = next(each for each in campaign.environment["outputs"] if each["name"] == name)
+    trials = [each.trial for each in met]
+    read, mean, sd = (np.array([getattr(each, of) for each in met], dtype=float) for of in ("value", "mean", "sd"))
     span = ends([*read, *mean])
     room = 0.6 * (span[1] - span[0])
     hover = [
@@ -41,7 +43,10 @@ def foreseen(campaign: CampaignRecord, trials: Sequence[Trial], source: str = "s
     }
     head = ["trial", f"{source} {label}", f"predicted {label}", "standard deviation"]
     rows = [list(row) for row in zip([t.id for t in trials], numbers(read), numbers(mean), numbers(sd), strict=True)]
-    return Chart("Predicted against " + source, data, layout, head, rows, height=380)
+    title = f"Predicted against {source}"
+    if objective_of(campaign).goals:
+        title = f"{title}: {name}"
+    return Chart(title, data, layout, head, rows, height=380)
 
 
 def along(campaign: CampaignRecord, trials: Sequence[Some], name: str, at: Array, mean: Array, sd: Array) -> Chart:

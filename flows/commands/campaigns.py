@@ -41,7 +41,7 @@ def _check(options: argparse.Namespace, settings: Settings) -> int:
     from fieldcraft.flows.files.yaml_data import read_page
     from fieldcraft.flows.views.start_cost import warning
     from fieldcraft.flows.wiring.campaign_file import campaign_on
-    from fieldcraft.flows.wiring.fit import derived
+    from fieldcraft.flows.wiring.fit import derived, partial
     from fieldcraft.flows.wiring.physics import (
         emulators,
         equations,
@@ -57,7 +57,7 @@ def _check(options: argparse.Namespace, settings: Settings) -> int:
     campaign = campaign_on(page, settings)
     with page.told():
         warned = " ".join(filter(None, (trial_warning(campaign), warning(campaign)))) or None
-        kinds = derived, equations, emulators, stated_fields, gradients, stated_noise, sources, folded_spaces
+        kinds = derived, partial, equations, emulators, stated_fields, gradients, stated_noise, sources, folded_spaces
         told = (each.told(campaign) for each in kinds)
         noted = " ".join(filter(None, (equations.unused(campaign), *told, _decades(campaign.space)))) or None
     kept = [str(constraint) for constraint in campaign.space.constraints]

@@ -13,6 +13,7 @@ from starlette.staticfiles import StaticFiles
 
 from fieldcraft.flows.analysis.emulated_fields import beside, expected
 from fieldcraft.flows.analysis.noise import by_people
+from fieldcraft.flows.analysis.predicted import predictions_met
 from fieldcraft.flows.charts import constraints, evidence, fields, front, model, space, spending
 from fieldcraft.flows.charts.chart import Chart, labelled
 from fieldcraft.flows.charts.page import STATIC, plotly_js
@@ -162,8 +163,8 @@ def _places(settings: Settings, record: CampaignRecord, trials: Sequence[Trial])
 
 
 def _predicted(record: CampaignRecord, trials: Sequence[Trial]) -> list[Chart]:
-    told = [t for t in completed(trials) if t.origin.mean is not None and t.revision == 1 and t.ran is None]
-    return [model.foreseen(record, told, "measured" if by_people(record) else "simulated")] if told else []
+    source = "measured" if by_people(record) else "simulated"
+    return [model.foreseen(record, name, met, source) for name, met in predictions_met(record, trials).items()]
 
 
 def _proofs(record: CampaignRecord, trials: Sequence[Trial]) -> list[Chart]:

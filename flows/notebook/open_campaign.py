@@ -4,6 +4,7 @@ It holds no state of the campaign: every call reads the ledger, so a command, a 
 the same trials at once. Passes that it makes are those of ``fieldcraft run``; ``run`` shows them in Prefect.
 """
 
+import dataclasses
 import tempfile
 from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ from fieldcraft.flows.notebook.tables import asked_table, designs_of, prediction
 from fieldcraft.flows.people import interventions
 from fieldcraft.flows.predictions.model import latest_model, predicted
 from fieldcraft.flows.results.correct import correct
+from fieldcraft.flows.results.parts import contradicted
 from fieldcraft.flows.results.record import check, check_correction, known_trial, record, site_for
 from fieldcraft.flows.rules.trial_labels import Choice
 from fieldcraft.flows.run import awaited, pause
@@ -162,11 +164,18 @@ class OpenCampaign(DecidedCampaign):
                 field=field if field is None or isinstance(field, Path) else _file(field, Path(folder)),
                 note=note,
             )
+            if others := contradicted(told, told.attempt, site.ledger.results(trial), measured.values):
+                again = dataclasses.replace(measured, values={name: measured.values[name] for name in others})
+                said = self._corrected(site, again, person.name, reason)
+                if len(others) == len(measured.values):
+                    return said
             if told.state is not TrialState.COMPLETED or measured.values.items() <= (told.outputs or {}).items():
                 return record(site, check(site, measured), person.name, "notebook").text
-            checked = check_correction(site, measured)
-            done = correct(site, checked, person.name, reason or "told again in a notebook")
-            return f"{trial}: corrected (result {done.result} replaces {done.replaces})."
+            return self._corrected(site, measured, person.name, reason)
+
+    def _corrected(self, site: Site, measured: Measurement, by: str, reason: str) -> str:
+        done = correct(site, check_correction(site, measured), by, reason or "told again in a notebook")
+        return f"{measured.trial}: corrected (result {done.result} replaces {done.replaces})."
 
     def _named(self, site: Site, results: Results) -> dict[str, float]:
         if isinstance(results, Mapping):

@@ -1,12 +1,14 @@
 """The head of a campaign's page: what was found, how sure that is, and what was decided by whom."""
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from fieldcraft.flows.analysis.front import aims_text, front_text
 from fieldcraft.flows.analysis.picks import picked_text
+from fieldcraft.flows.analysis.predicted import Met, predictions_met
 from fieldcraft.flows.charts.series import completed
 from fieldcraft.flows.report.markup import Content, Markup, element
 from fieldcraft.flows.report.material import Material
@@ -14,7 +16,7 @@ from fieldcraft.flows.text import counted
 from fieldcraft.flows.views.data import design_text, outputs_text, quantity, quantity_pm
 from fieldcraft.flows.views.regret import most_hypervolume
 from fieldcraft.flows.wiring.context import ACTOR
-from fieldcraft.storage.records import Event, Trial, TrialState
+from fieldcraft.storage.records import Event, Trial, TrialState, known_sds
 
 _DECISIONS = frozenset({"approve", "edit", "prioritise", "pick", "correct", "import"})
 _RULINGS = frozenset({TrialState.REJECTED, TrialState.ABANDONED, TrialState.PROPOSED})  # a move there is a decision
@@ -75,8 +77,8 @@ def _sure(material: Material) -> tuple[str, list[Content]]:
     if model is not None and model.feasible and model.sd > 0:
         pm = quantity_pm(model.mean, model.sd, unit)
         said.append((pm, f"by the model of iteration {model.iteration}, of {counted(model.results, 'result')}."))
-    if predicted := predicted_trials(material):
-        said.append((_coverage(material, predicted), hits(material, predicted)))
+    if met := predictions_met(material.campaign, material.trials):
+        said.append((_coverage(material, met), _all_hits(material, met)))
     proofs = [t.origin.certificate for t in material.trials if t.origin.certificate is not None]
     if proofs:
         closed = sum(proof.status == "optimal" for proof in proofs)
@@ -94,39 +96,62 @@ def _sure(material: Material) -> tuple[str, list[Content]]:
     return big, [first, *(more if more.startswith("Median") else f"{words}: {more}" for words, more in said[1:3])]
 
 
-def _coverage(material: Material, predicted: Sequence[Trial]) -> str:
-    if not any(trial.origin.sd for trial in predicted):
-        return f"median error {quantity(float(np.median(_errors(material, predicted))), material.output[1])}"
-    return f"{_inside(material, predicted)} of {len(predicted)} as predicted"
+def _coverage(material: Material, met: Mapping[str, Sequence[Met]]) -> str:
+    """Share of the predictions that held, or their median error, of each objective."""
+    said = {
+        name: f"{_held(material, name, of)} as predicted"
+        if any(each.sd for each in of)
+        else f"median error {quantity(_median_error(of), _unit(material, name))}"
+        for name, of in met.items()
+    }
+    return ", ".join(said.values() if len(said) == 1 else (f"{name} {words}" for name, words in said.items()))
 
 
-def predicted_trials(material: Material) -> list[Trial]:
-    """Completed trials whose very design a model predicted: neither edited nor run differently."""
-    done = completed(material.trials)
-    return [t for t in done if t.origin.mean is not None and t.revision == 1 and t.ran is None]
+def _held(material: Material, name: str, met: Sequence[Met]) -> str:
+    """``4 of 5``: results within two standard deviations of their prediction, the noise of a result included."""
+    sds = [math.hypot(each.sd, _noise(material, name, each.trial)) for each in met]
+    inside = sum(abs(each.value - each.mean) <= 2 * sd for each, sd in zip(met, sds, strict=True))
+    return f"{inside} of {len(met)}"
 
 
-def _errors(material: Material, foreseen: Sequence[Trial]) -> list[float]:
-    return [abs((t.outputs or {})[material.output[0]] - (t.origin.mean or 0.0)) for t in foreseen]
+def _noise(material: Material, name: str, trial: Trial) -> float:
+    """Standard deviation of a result: what is added to a simulated objective, and what is stated of an output."""
+    if material.wired is None:
+        return 0.0
+    added = material.wired.noise_sd if name == material.objective.output else 0.0
+    usual = next((output.sd for output in material.wired.problem.outputs if output.name == name), None)
+    own = known_sds(material.results.get(trial.id, ()), trial.attempt).get(name, usual)
+    return math.hypot(added, own or 0.0)
 
 
-def _inside(material: Material, foreseen: Sequence[Trial]) -> int:
-    """Number of results within two standard deviations of their prediction, the noise of a result included."""
-    noise = material.wired.noise_sd if material.wired else 0.0
-    sds = [float(np.hypot(trial.origin.sd or 0.0, noise)) for trial in foreseen]
-    return sum(error <= 2 * sd for error, sd in zip(_errors(material, foreseen), sds, strict=True))
+def _median_error(met: Sequence[Met]) -> float:
+    return float(np.median([abs(each.value - each.mean) for each in met]))
 
 
-def hits(material: Material, foreseen: Sequence[Trial]) -> str:
-    """Predictions against results, in words."""
-    median = quantity(float(np.median(_errors(material, foreseen))), material.output[1])
-    median = f"Median error {median} over {counted(len(foreseen), 'trial')}."
-    if not any(trial.origin.sd for trial in foreseen):
+def _unit(material: Material, name: str) -> str:
+    return next(str(output["unit"]) for output in material.campaign.environment["outputs"] if output["name"] == name)
+
+
+def hits(material: Material, name: str, met: Sequence[Met]) -> str:
+    """Predictions of an objective against results, in words."""
+    median = quantity(_median_error(met), _unit(material, name))
+    median = f"Median error {median} over {counted(len(met), 'trial')}."
+    if not any(each.sd for each in met):
         return f"{median} Each trial was foreseen by the model that proposed it, which states no standard deviation."
     return (
         f"{median} Each trial was foreseen by the model that proposed it; bars are two standard deviations, and "
-        f"long ones are cut. With the noise of a result, {_inside(material, foreseen)} of {len(foreseen)} results lie "
-        "within two."
+        f"long ones are cut. With the noise of a result, {_held(material, name, met)} results lie within two."
+    )
+
+
+def _all_hits(material: Material, met: Mapping[str, Sequence[Met]]) -> str:
+    """The same for all objectives in short, or of one as ``hits``."""
+    if len(met) == 1:
+        return "".join(hits(material, name, of) for name, of in met.items())
+    errors = ", ".join(f"{name} {quantity(_median_error(of), _unit(material, name))}" for name, of in met.items())
+    return (
+        f"Median errors: {errors}. Counted are the results within two standard deviations of what the model that "
+        "proposed the trial had foreseen, the noise of a result included."
     )
 
 

@@ -136,7 +136,7 @@ class Material:
         """Reason of each trial's latest failure, by trial."""
         ended = {trial.id: trial.state for trial in self.trials if trial.failure}
         told = ((event.trial or "", event) for event in self.history)
-        return {trial: event.reason for trial, event in told if trial in ended and event.after == ended[trial]}
+        return {trial: event.reason for trial, event in told if trial in ended and event.enters(ended[trial])}
 
     @property
     def by_people(self) -> bool:

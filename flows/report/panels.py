@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from fieldcraft.flows.analysis.predicted import Met
 from fieldcraft.flows.charts import fields, model, space, spending
 from fieldcraft.flows.charts.chart import VALUES, Chart, marks, numbers
 from fieldcraft.flows.charts.series import completed, drawn, said
@@ -75,9 +76,9 @@ def _value(material: Material, trial: Trial) -> float:
     return float((trial.outputs or {})[material.output[0]])
 
 
-def foreseen_chart(material: Material, foreseen: Sequence[Trial]) -> Chart:
-    """Predicted values, with two standard deviations, against results."""
-    return model.foreseen(material.campaign, foreseen, read_as(material))
+def foreseen_chart(material: Material, name: str, met: Sequence[Met]) -> Chart:
+    """Predicted values of an objective, with two standard deviations, against results."""
+    return model.foreseen(material.campaign, name, met, read_as(material))
 
 
 def residual_chart(material: Material, missed: Missed) -> Chart:

@@ -9,10 +9,10 @@ import numpy as np
 from fieldcraft.flows.analysis.feasibility import trial_feasibility
 from fieldcraft.flows.analysis.front import aims_text, reference_text
 from fieldcraft.flows.analysis.levels import level_counts, level_said
-from fieldcraft.flows.analysis.predicted import predicted_moments
+from fieldcraft.flows.analysis.predicted import predicted_moments, predictions_met
 from fieldcraft.flows.charts.chart import MOST
 from fieldcraft.flows.charts.series import completed
-from fieldcraft.flows.report.answers import answers, hits, number, predicted_trials
+from fieldcraft.flows.report.answers import answers, hits, number
 from fieldcraft.flows.report.belief import Belief, Missed, Slice
 from fieldcraft.flows.report.markup import Content, Markup, chart, element, facts, joined, note, row, section, table
 from fieldcraft.flows.report.material import Material
@@ -294,14 +294,13 @@ def surrogate_section(material: Material) -> Markup | None:
         note(f"The model of iteration {belief.product.iteration}, trained on {counted(belief.trials, 'trial')}.")
     ]
     if material.front:
-        others = ", ".join(material.objective.outputs[1:])
-        parts.append(note(f"What is shown is the surrogate of {material.output[0]}; those of {others} are not shown."))
+        drawn = f"Of the surrogates that of {material.output[0]} is drawn over the variables"
+        parts.append(note(f"{drawn}; predictions are held against results for each objective."))
     if belief.plane is not None:
         parts.append(row(*(chart(each) for each in surrogate_charts(material, belief.plane))))
         parts.append(note(_slice_caption(material, belief.plane)))
-    foreseen = predicted_trials(material)
-    if foreseen:
-        parts.append(chart(foreseen_chart(material, foreseen), hits(material, foreseen)))
+    for name, met in predictions_met(material.campaign, material.trials).items():
+        parts.append(chart(foreseen_chart(material, name, met), hits(material, name, met)))
     return section(title, *parts)
 
 

@@ -3,9 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from fieldcraft.flows.analysis.incomplete import known_outputs
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.products import Trained
 from fieldcraft.flows.results.as_run import design_sent, run_design
+from fieldcraft.flows.results.parts import completes
 from fieldcraft.flows.results.record import CheckedMeasurement, kept, persistently
 from fieldcraft.flows.text import remark
 from fieldcraft.flows.wiring.context import Site
@@ -37,7 +39,7 @@ class Corrected:
 
 
 def correct(site: Site, checked: CheckedMeasurement, by: str, reason: str) -> Corrected:
-    """Replace the result of a completed trial; values that the measurement does not give stay.
+    """Replace the result of a completed trial, or the parts of one; values that the measurement does not give stay.
 
     Args:
         site: The campaign.
@@ -46,7 +48,8 @@ def correct(site: Site, checked: CheckedMeasurement, by: str, reason: str) -> Co
         reason: Reason of the correction.
 
     Raises:
-        InputError: the trial has no result yet, outputs would be missing, or the reason cannot be kept.
+        InputError: the trial has no result yet, outputs would be missing, an output of parts is not known yet, or the
+            reason cannot be kept.
         storage.ledger.ForbiddenMove: nothing would change.
     """
     remark(reason, "reason")
@@ -54,8 +57,11 @@ def correct(site: Site, checked: CheckedMeasurement, by: str, reason: str) -> Co
     measurement = ready.measurement
 
     def write() -> Corrected:
-        trial, old = _counting(site.ledger, measurement.trial)
-        results = site.ledger.results(trial.id)
+        trial = site.ledger.trial(measurement.trial)
+        results = site.ledger.results(trial.id)  # after the trial, whose version a part changes
+        if parts := _parts(trial, results):
+            return _part(site, ready, trial, parts, by, reason)
+        old = _counting(trial, results)
         outputs = {**(trial.outputs or {}), **ready.values}
         missing = [output.name for output in site.campaign.problem.measured if output.name not in outputs]
         if missing:
@@ -73,6 +79,46 @@ def correct(site: Site, checked: CheckedMeasurement, by: str, reason: str) -> Co
     return persistently(write)
 
 
+def _parts(trial: Trial, results: Sequence[Result]) -> list[Result]:
+    """The parts of a result that is still to be completed, oldest first."""
+    parts = [part for part in results if part.verdict == "partial" and part.attempt == trial.attempt]
+    return parts if completes(trial, trial.attempt) else []
+
+
+def _part(
+    site: Site, ready: CheckedMeasurement, trial: Trial, parts: Sequence[Result], by: str, reason: str
+) -> Corrected:
+    """Append a part with other values of outputs that are known."""
+    measurement, last = ready.measurement, parts[-1]
+    known = known_outputs(parts, trial.attempt)
+    if new := [name for name in ready.values if name not in known]:
+        raise InputError(
+            f"{trial.id}: {', '.join(new)} is not known yet, so there is nothing to correct: record it. Known are "
+            f"{', '.join(known)}. Nothing was changed."
+        )
+    outputs = {name: output.value for name, output in known.items()} | dict(ready.values)
+    field = ready.field or next((part.field for part in reversed(parts) if part.field), None)
+    sent = design_sent(site.ledger, trial, trial.attempt)
+    ran = run_design(site.campaign, trial, sent, parts, trial.attempt, ready.said)
+    sd = {name: output.sd for name, output in known.items() if output.sd is not None} | dict(measurement.sd)
+    if (outputs, field, ran, sd) == (dict(last.outputs), last.field, last.ran, dict(last.sd)):
+        raise InputError(f"{trial.id}: its parts say this already, so there is nothing to correct.")
+    said = {"sd": sd, "note": measurement.note, "reason": reason, "parts": [part.id for part in parts]}
+    done, new_part = site.ledger.record(
+        trial.id,
+        trial.expect,
+        outputs,
+        field,
+        by,
+        f"correction: {reason}",
+        {name: value for name, value in said.items() if value},
+        trial.attempt,
+        ran,
+        partial=True,
+    )
+    return _told(site.ledger, done, last, new_part)
+
+
 def retract(site: Site, trial_id: str, by: str, reason: str) -> Corrected:
     """Retract a completed trial's result: the trial keeps its state, and later models are not trained on it.
 
@@ -83,19 +129,19 @@ def retract(site: Site, trial_id: str, by: str, reason: str) -> Corrected:
     remark(reason, "reason")
 
     def write() -> Corrected:
-        trial, old = _counting(site.ledger, trial_id)
+        trial = site.ledger.trial(trial_id)
+        old = _counting(trial, site.ledger.results(trial_id))
         done, new = site.ledger.correct(trial.id, trial.expect, old.id, None, None, by, reason, {})
         return _told(site.ledger, done, old, new)
 
     return persistently(write)
 
 
-def _counting(ledger: Ledger, trial_id: str) -> tuple[Trial, Result]:
-    """A completed trial and the result that counts."""
-    trial = ledger.trial(trial_id)
+def _counting(trial: Trial, results: Sequence[Result]) -> Result:
+    """The result of a completed trial that counts."""
     if trial.state is not TrialState.COMPLETED:
         raise InputError(f"{trial.id} is {trial.state}: it has no result that counts. Record one first.")
-    return trial, standing(ledger.results(trial.id))[trial.id]
+    return standing(results)[trial.id]
 
 
 def _told(ledger: Ledger, trial: Trial, old: Result, new: Result) -> Corrected:
@@ -110,7 +156,8 @@ def _told(ledger: Ledger, trial: Trial, old: Result, new: Result) -> Corrected:
         for other in ledger.trials(trial.campaign)
         if other.origin.model is not None and other.origin.model.iteration in models
     ]
-    return Corrected(trial.id, new.id, old.id, trial.outputs, models, tuple(proposals))
+    outputs = None if new.verdict == "retraction" else new.outputs
+    return Corrected(trial.id, new.id, old.id, outputs, models, tuple(proposals))
 
 
 def _saw(product: Product, old: Result, results: Sequence[Result]) -> bool:

@@ -32,9 +32,9 @@ from fieldcraft.flows.jobs.dispatcher import Ordering
 from fieldcraft.flows.jobs.keys import attempt_key
 from fieldcraft.flows.machinery.progress import tell
 from fieldcraft.flows.machinery.webhooks import NotDelivered
-from fieldcraft.flows.results.record import NotYet, Recorded, check, kept, known_trial, record
+from fieldcraft.flows.results.record import CheckedMeasurement, NotYet, Recorded, check, kept, known_trial, record
 from fieldcraft.flows.spec.base import faults_of, no_truth
-from fieldcraft.flows.text import HUGE, one_line
+from fieldcraft.flows.text import HUGE, counted, one_line
 from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.flows.wiring.context import ACTOR, Site
 from fieldcraft.flows.wiring.fit.derived import require_measured_columns
@@ -66,6 +66,10 @@ class Batch:
         """The outcome in words, one line each."""
         said = [line for one in self.recorded for line in (one.text, *(f"warning: {w}" for w in one.warnings))]
         return [*said, *([f"Still to come: {', '.join(self.waiting)}."] if self.waiting else [])]
+
+
+class _RecordedInPart(InputError):
+    """A line of a file was refused when those before it had been recorded."""
 
 
 class _Named(BaseModel):
@@ -126,10 +130,32 @@ def record_file(site: Site, file: Path, by: str, source: str, within: Path | Non
     sound = [check(site, measurement) for measurement in given]
     if not sound:
         raise InputError(f"{file}: no result is filled in. Fill in a column of an output, or name a field file.")
-    recorded = tuple(record(site, checked, by, source) for checked in [kept(site, one) for one in sound])
+    _require_one_value(sound)
+    recorded = list[Recorded]()
+    for checked in [kept(site, one) for one in sound]:
+        try:
+            recorded.append(record(site, checked, by, source))
+        except InputError as error:  # somebody recorded something else while the file was checked
+            if recorded:
+                raise _RecordedInPart(f"{error} The {counted(len(recorded), 'result')} before it stay.") from error
+            raise
     iterations = {site.ledger.trial(one.trial).iteration for one in recorded}
     waiting = [t.id for t in site.ledger.trials(site.name, states=_OUT) if t.iteration in iterations]
-    return Batch(recorded, tuple(waiting))
+    return Batch(tuple(recorded), tuple(waiting))
+
+
+def _require_one_value(sound: Sequence[CheckedMeasurement]) -> None:
+    """Raise ``InputError`` where two lines give different values of one output of an attempt."""
+    said = dict[tuple[str, int, str], tuple[float, str]]()
+    for one in sound:
+        trial, place = one.measurement.trial, one.measurement.place
+        for name, value in one.values.items():
+            known, where = said.setdefault((trial, one.attempt, name), (value, place))
+            if value != known:
+                raise InputError(
+                    f"{place}: {name} of {trial} is {value!r} here and {known!r} at {where}. Give one value; nothing "
+                    "was recorded."
+                )
 
 
 def campaign_named(ledger: Ledger, file: Path) -> str:
@@ -277,7 +303,8 @@ def _take(site: Site, file: Path) -> Batch:
         return Batch((), ())
     except (InputError, FieldError, InvalidRecord) as error:
         if before is not None and _stamp(file) == before:
-            _put(file, "refused", "why", [f"{error}", "Nothing of this file was recorded: mend it and drop it again."])
+            kept_back = "" if isinstance(error, _RecordedInPart) else "Nothing of this file was recorded: "
+            _put(file, "refused", "why", [f"{error}", f"{kept_back}mend it and drop it again.".capitalize()])
             tell("refused", file=one_line(file.name), reason=str(error))
         return Batch((), ())
     for one in batch.recorded:

@@ -13,6 +13,7 @@ from fieldcraft.flows.files.field_outputs import require_readings, require_units
 from fieldcraft.flows.files.tables import Measurement
 from fieldcraft.flows.jobs.keys import attempt_keys
 from fieldcraft.flows.results.as_run import design_sent, field_labels, run_design, said_to_be_run, unusual
+from fieldcraft.flows.results.parts import completes, known_text, require_agreement
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.registry import suggestion
 from fieldcraft.flows.text import quoted, remark
@@ -26,13 +27,13 @@ from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.ledger import Ledger, StaleTrial, UnknownTrial
 from fieldcraft.storage.limits import LARGEST
 from fieldcraft.storage.open_ledger import open_ledger
-from fieldcraft.storage.records import TRANSITIONS, FieldRef, Result, Trial, TrialState, canonical
+from fieldcraft.storage.records import FieldRef, Result, Trial, TrialState, canonical
 
 if TYPE_CHECKING:
     import xarray as xr
 
 T = TypeVar("T")
-_TRIES = 5  # a pass or another person may move the trial between a look and the write
+_TRIES = 50  # a pass may move the trial between a look and the write, and each person record a part
 
 
 class NotYet(FieldcraftError):
@@ -139,8 +140,13 @@ def check(site: Site, measurement: Measurement) -> CheckedMeasurement:
             f"{where}{trial.id} is a trial of {trial.campaign!r}, not of {site.name!r}. Nothing was recorded."
         )
     checked = _sound(site, trial, measurement, _attempt(trial, measurement, where))
+    results = site.ledger.results(trial.id)
     if not checked.values:
-        raise InputError(f"{where}{trial.id}: no value was given. Known outputs: {_known(site.campaign)}.")
+        raise InputError(
+            f"{where}{trial.id}: no value was given. Known outputs: {_known(site.campaign)}."
+            f"{known_text(site.campaign, trial, checked.attempt, results)}"
+        )
+    require_agreement(site.campaign, trial, checked.attempt, results, checked.values, where)
     return checked
 
 
@@ -271,7 +277,7 @@ def kept(site: Site, checked: CheckedMeasurement) -> CheckedMeasurement:
 
 
 def persistently(write: Callable[[], T]) -> T:
-    """Call ``write`` and return its value; retry on ``StaleTrial``, at most 5 calls in all."""
+    """Call ``write`` and return its value; retry on ``StaleTrial``, at most 50 calls in all."""
     for _ in range(_TRIES - 1):
         try:
             return write()
@@ -283,6 +289,7 @@ def persistently(write: Callable[[], T]) -> T:
 def _record(site: Site, checked: CheckedMeasurement, by: str, source: str) -> Recorded:
     trial, measurement = site.ledger.trial(checked.measurement.trial), checked.measurement
     results = [result for result in site.ledger.results(trial.id) if result.attempt == checked.attempt]
+    require_agreement(site.campaign, trial, checked.attempt, results, checked.values, _where(measurement))
     parts = [result for result in results if result.verdict == "partial"]
     whole = trial.state is TrialState.COMPLETED
     known = trial.outputs or {} if whole else {name: v for part in parts for name, v in part.outputs.items()}
@@ -322,7 +329,7 @@ def _alike(trial: Trial, attempt: int, results: Sequence[Result]) -> Sequence[Re
     While the measurement can still complete the trial, only the last part; otherwise all results of the attempt but
     retractions.
     """
-    if attempt == trial.attempt and TrialState.COMPLETED in TRANSITIONS[trial.state]:
+    if completes(trial, attempt):
         return [result for result in results if result.verdict == "partial"][-1:]
     return [result for result in results if result.verdict != "retraction"]
 

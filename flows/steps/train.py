@@ -199,7 +199,7 @@ class _Model:
         product = site.ledger.note(site.name, self.iteration, "train", self.made.payload(), self.reference)
         self.unfinished.forget()
         told = {"metrics": self.made.metrics, "seconds": self.made.seconds}
-        tell("trained", iteration=self.iteration, trials=self.made.count, **told)
+        tell("trained", campaign=site.name, iteration=self.iteration, trials=self.made.count, **told)
         return product
 
 

@@ -54,5 +54,5 @@ def _reasons(ledger: Ledger, name: str) -> dict[str, str]:
     return {
         event.trial: event.reason
         for event in ledger.history(name)
-        if event.trial is not None and event.after is TrialState.FAILED
+        if event.trial is not None and event.enters(TrialState.FAILED)
     }

@@ -22,7 +22,7 @@ from fieldcraft.flows.products import Collocated, Trained
 from fieldcraft.flows.rules.final_model import given_up
 from fieldcraft.flows.rules.retries import retries
 from fieldcraft.flows.spec.campaign_file import Approval, Dispatch
-from fieldcraft.flows.text import counted, level_text, one_line
+from fieldcraft.flows.text import clock, counted, level_text, one_line
 from fieldcraft.flows.views.all_failed import fruitless, mending
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import (
@@ -101,6 +101,14 @@ def incomplete_text(campaign: CampaignRecord, item: Mapping[str, Any]) -> str:
     """``incomplete: price 0.4 EUR; still missing: strength``, from one of ``incomplete_data``."""
     known = outputs_text(campaign, item["outputs"], item["sd"])
     return f"incomplete: {known}; still missing: {', '.join(item['missing'])}"
+
+
+def recorded_text(item: Mapping[str, Any]) -> str:
+    """``price recorded by ann, 2026-02-25 10:33:20 UTC; smoke by ...``, from one of ``incomplete_data``."""
+    said = [
+        f"{name} recorded by {one_line(each['by'])}, {clock(each['created'])}" for name, each in item["known"].items()
+    ]
+    return "; ".join(said)
 
 
 def status_data(ledger: Ledger, campaign: CampaignRecord) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fieldcraft.flows.analysis.best import best_trial, objective_of
@@ -61,7 +61,7 @@ class Display:
             case "untold":
                 return [f"a notice could not be told: {one_line(details['reason'])}"]
             case "trained":
-                metrics = ", ".join(f"{name} {value:.3g}" for name, value in list(details["metrics"].items())[:4])
+                metrics = ", ".join(f"{name} {value:.3g}" for name, value in self._metrics(details))
                 what = f"{counted(details['trials'], 'trial')} in {details['seconds']:.1f} s: {metrics}"
                 return [f"iteration {details['iteration']:3d}  train      {what}"]
             case "warm start":
@@ -85,6 +85,16 @@ class Display:
             case "unshown":
                 return [f"Prefect was not told how these passes ended: {details['problem']}"]
         return []
+
+    def _metrics(self, details: Mapping[str, Any]) -> list[tuple[str, float]]:
+        """Four metrics of a model; of several objectives the first of each one's, and of each constraint's."""
+        objective, metrics = objective_of(self.open().campaign(details["campaign"])), details["metrics"]
+        if not objective.goals or not (name := next(iter(metrics), "")):
+            return list(metrics.items())[:4]
+        outputs, constraints = enumerate(objective.outputs, 1), enumerate(objective.constraints, 1)
+        of = [("" if k == 1 else f"objective{k}.", output) for k, output in outputs]
+        of += [(f"constraint{k}.", output) for k, output in constraints]
+        return [(f"{name} of {output}", metrics[prefix + name]) for prefix, output in of if prefix + name in metrics]
 
     def _once(self, line: str) -> list[str]:
         """The line, unless it was the last such one: waiting passes repeat it."""

@@ -14,7 +14,7 @@ from fieldcraft.flows.rules.retries import Retry, retries
 from fieldcraft.flows.rules.trial_labels import label
 from fieldcraft.flows.spec.campaign_file import stored
 from fieldcraft.flows.text import ago, one_line
-from fieldcraft.flows.views.data import design_text, incomplete_text, predicted_text, quantity
+from fieldcraft.flows.views.data import design_text, incomplete_text, predicted_text, quantity, recorded_text
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import CampaignRecord, Trial, TrialState
 
@@ -114,12 +114,12 @@ def _approved(ledger: Ledger, trial: Trial) -> dict[str, Any]:
 
 
 def _ordered(ledger: Ledger, trial: Trial) -> dict[str, Any]:
-    event = next(e for e in reversed(ledger.history(trial.campaign, trial.id)) if e.after is TrialState.RUNNING)
+    event = next(e for e in reversed(ledger.history(trial.campaign, trial.id)) if e.enters(TrialState.RUNNING))
     return {"order": attempt_key(trial), "since": event.created}
 
 
 def _held(ledger: Ledger, trial: Trial) -> dict[str, Any]:
-    event = next(e for e in reversed(ledger.history(trial.campaign, trial.id)) if e.after is TrialState.HELD)
+    event = next(e for e in reversed(ledger.history(trial.campaign, trial.id)) if e.enters(TrialState.HELD))
     return {
         "reason": event.reason,
         "since": event.created,
@@ -132,7 +132,7 @@ def _held(ledger: Ledger, trial: Trial) -> dict[str, Any]:
 
 
 def _retry(ledger: Ledger, campaign: CampaignRecord, retry: Retry) -> dict[str, Any]:
-    failures = [e for e in ledger.history(campaign.name, retry.trial.id) if e.after is TrialState.FAILED]
+    failures = [e for e in ledger.history(campaign.name, retry.trial.id) if e.enters(TrialState.FAILED)]
     return {
         **_entry(campaign, retry.trial),
         "reason": failures[-1].reason,
@@ -174,14 +174,18 @@ def _approved_text(entry: Mapping[str, Any], now: float) -> list[str]:
 
 def _ordered_text(entry: Mapping[str, Any], now: float) -> list[str]:
     asked = f"order {entry['order']}, given {ago(entry['since'], now)} ago"
+    known = entry["incomplete"]
+    values = " ".join(f"--value {name}=NUMBER" for name in (known["missing"] if known else ["NAME"]))
+    what = "the rest" if known else "its result"
     return [
-        f"{asked}: 'fieldcraft record {entry['trial']} --value NAME=NUMBER' takes its result",
+        f"{asked}: 'fieldcraft record {entry['trial']} {values}' takes {what}",
         *_known_text(entry),
     ]
 
 
 def _known_text(entry: Mapping[str, Any]) -> list[str]:
-    return [entry["incomplete"]["text"]] if entry["incomplete"] else []
+    known = entry["incomplete"]
+    return [known["text"], recorded_text(known)] if known else []
 
 
 def _retry_text(entry: Mapping[str, Any], now: float) -> list[str]:

@@ -52,6 +52,16 @@ def summary_data(ran: Ran, settings: Settings) -> dict[str, Any]:
     }
 
 
+def _then(data: dict[str, Any]) -> str:
+    """Command after a look at the plot: of a front, the choice that is left to a person."""
+    if data["best_design"]:
+        return f"  fieldcraft trace {data['best_design']}"
+    if data["front"] and data["front"]["trials"] and not data["picked"]:
+        trial = data["front"]["trials"][0]["trial"]
+        return f"  fieldcraft pick {data['campaign']} {trial} --why '...'    # or another of the front, or --knee"
+    return f"  fieldcraft status {data['campaign']}"
+
+
 def summary_text(data: dict[str, Any], file: Path) -> str:
     """The summary as text, ending with the next three commands."""
     state = "ended" if data["anew"] else "had ended before; nothing was changed. It ended"
@@ -76,9 +86,7 @@ def summary_text(data: dict[str, Any], file: Path) -> str:
             if data["fruitless"]
             else [
                 f"  fieldcraft plot {data['campaign']} {data['campaign']}.png",
-                f"  fieldcraft trace {data['best_design']}"
-                if data["best_design"]
-                else f"  fieldcraft status {data['campaign']}",
+                _then(data),
             ]
         ),
         f"  mlflow ui --backend-store-uri {data['mlflow']}"

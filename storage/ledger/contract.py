@@ -302,7 +302,9 @@ class Ledger(Queries, Custody, Protocol):
         Duplicate: the trial is COMPLETED with these very outputs, field and design. A result of the same attempt with
         the same details too is not even stored again. Superseded: any other (ABANDONED, an earlier attempt, another
         value) is stored and moves nothing.
-        Partial: marked by the caller, where it would have been accepted: stored, and moves nothing.
+        Partial: marked by the caller, where it would have been accepted: stored, and the trial gets a new version, so
+        that who recorded on what they had read before is told (``StaleTrial``) and adds up the parts again. A part that
+        repeats one with the same details is not stored again. The caller gives the outputs of all parts of the attempt.
 
         Args:
             trial_id: The trial.
@@ -320,7 +322,7 @@ class Ledger(Queries, Custody, Protocol):
             partial: Outputs are still missing, so that the trial must not complete yet.
 
         Raises:
-            StaleTrial: The trial has moved meanwhile; read it and record again.
+            StaleTrial: The trial has moved, or got a part, meanwhile; read it and its results, and record again.
             ForbiddenMove: The attempt was never sent, or is only STAGED (move it to RUNNING first).
             InvalidRecord: An output is NaN or infinite, or there is none.
         """

@@ -49,6 +49,7 @@ from fieldcraft.storage.trackers.mlflow_names import (
     counted,
     flatten,
     foreseen,
+    held_out_errors,
     measured,
     outcome,
     training,
@@ -260,10 +261,10 @@ class _Session:
         found = {**measured(objective, values), **known.totals(now), **standing}
         metrics = [(name, value, step) for name, value in found.items()]
         shown.keep(shown.run("campaign", shown.campaign.name, shown.campaign.created), metrics, at=trial.updated)
-        model, mean = trial.origin.model, trial.origin.mean
+        model, errors = trial.origin.model, held_out_errors(trial.origin, objective, values)
         as_foreseen = trial.revision == 1 and trial.ran is None  # else the prediction was for another design
-        if values and model is not None and mean is not None and as_foreseen:
-            held_out = [("held_out_error", abs(mean - values[objective.output]), trial.number)]
+        if model is not None and errors and as_foreseen:
+            held_out = [(name, error, trial.number) for name, error in errors.items()]
             shown.keep(shown.find("surrogate", f"{trial.campaign}-{model.iteration:04d}"), held_out, at=trial.updated)
 
     def _surrogate(self, shown: CampaignRuns, product: Product) -> str | None:

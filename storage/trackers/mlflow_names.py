@@ -78,6 +78,18 @@ def foreseen(origin: Origin) -> dict[str, float]:
     return {f"origin.{name}": value for name, value in found.items() if value is not None}
 
 
+def held_out_errors(origin: Origin, objective: Objective, outputs: Mapping[str, float]) -> dict[str, float]:
+    """Metrics of how far a prediction was from the result: of the objective, or of each of several.
+
+    Of several objectives ``held_out_error`` is that of the first, ``held_out_error.NAME`` those of the others.
+    """
+    if not outputs:
+        return {}
+    means = {} if origin.mean is None else {"held_out_error": (origin.mean, objective.output)}
+    means |= {f"held_out_error.{name}": (each.mean, name) for name, each in origin.further.items()}
+    return {metric: abs(mean - outputs[name]) for metric, (mean, name) in means.items()}
+
+
 def measured(objective: Objective, outputs: Mapping[str, float]) -> dict[str, float]:
     """Metrics of a result: its objective and, separately, each constraint, their violation and feasibility (0, 1).
 

@@ -124,11 +124,11 @@ def test_a_result_that_repeats_what_counts_after_a_correction_is_a_duplicate_and
 def test_a_partial_result_is_kept_and_the_trial_goes_on_waiting(ledger):
     trial = trial_in(ledger, S.RUNNING)
     for _ in range(2):  # the same one twice is stored once
-        same, part = ledger.record(
+        trial, part = ledger.record(
             *_of(trial), {"g": -1.0}, None, "ann", "person", {"note": "y tomorrow"}, partial=True
         )
-        assert (same, part.verdict) == (trial, "partial")
-    ledger.record(*_of(trial), {"g": -2.0}, None, "ann", "person", {}, partial=True)
+        assert (trial.state, trial.version, part.verdict) == (S.RUNNING, 5, "partial")
+    trial, _ = ledger.record(*_of(trial), {"g": -2.0}, None, "ann", "person", {}, partial=True)
     assert [r.outputs for r in ledger.results(trial.id)] == [{"g": -1.0}, {"g": -2.0}]
     assert ledger.check() == []
     done, whole = ledger.record(*_of(trial), {"y": 1.5, "g": -2.0}, None, "ann", "person", {})
@@ -138,7 +138,7 @@ def test_a_partial_result_is_kept_and_the_trial_goes_on_waiting(ledger):
 
 def test_a_result_said_to_be_partial_at_first_and_whole_later_completes_the_trial(ledger):
     trial = trial_in(ledger, S.HELD)
-    ledger.record(*_of(trial), {"y": 1.5}, None, "ann", "person", {}, partial=True)
+    trial, _ = ledger.record(*_of(trial), {"y": 1.5}, None, "ann", "person", {}, partial=True)
     assert finish_trial(ledger, trial).state is S.COMPLETED
     assert verdicts(ledger, trial) == [("partial", None), ("accepted", None)]
 
@@ -198,7 +198,7 @@ def test_trials_and_results_in_brief_are_what_they_are_in_full(ledger):
     require_same_in_brief(ledger, "heat")  # from here on it is kept
     correct(ledger, second, 3.5)
     require_same_in_brief(ledger, "heat")
-    ledger.record(*_of(first), {"g": 0.1 + 0.2}, None, "ann", "person", {}, partial=True)
+    first, _ = ledger.record(*_of(first), {"g": 0.1 + 0.2}, None, "ann", "person", {}, partial=True)
     ledger.record(*_of(first), {"y": -0.0, "g": 5e-324}, FIELD, "ann", "person", {}, ran={**OTHER, "x": 1 / 3})
     require_same_in_brief(ledger, "heat")
     ledger.move(trial_in(ledger, S.RUNNING, iteration=2).id, S.FAILED, (S.RUNNING, 4), "pass", "", failure="infeasible")

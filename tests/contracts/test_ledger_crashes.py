@@ -137,6 +137,26 @@ def test_a_kill_before_the_commit_leaves_nothing_and_after_it_leaves_all(backend
     assert ledger.check() == []
 
 
+@pytest.mark.parametrize("state", [S.RUNNING, S.FAILED])
+def test_a_part_whose_recording_was_killed_is_there_whole_or_not_at_all(backend, state, tmp_path):
+    ledger = backend(tmp_path)
+    trial = trial_in(ledger, state)
+
+    def add() -> Trial:
+        return ledger.record(trial.id, trial.expect, {"y": 1.5}, None, "ana", "person", {}, partial=True)[0]
+
+    before = everything(ledger)
+    assert killed_at("ledger.record.before", add)
+    assert everything(ledger) == before
+    assert killed_at("ledger.record.after", add)
+    assert [part.outputs for part in ledger.parts("heat")] == [{"y": 1.5}]
+    after = everything(ledger)
+    with pytest.raises(StaleTrial, match="is no longer"):
+        add()
+    assert everything(ledger) == after
+    assert ledger.check() == []
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_ledger_whose_making_was_killed_can_be_made_again(backend, when, tmp_path):
     assert killed_at(f"ledger.schema.{when}", lambda: backend(tmp_path))

@@ -156,6 +156,31 @@ def test_of_eight_that_correct_one_result_one_does(backend, tmp_path):
     assert ledger.check() == []
 
 
+def test_parts_that_eight_record_at_once_add_up(backend, tmp_path):
+    ledger = backend(tmp_path)
+    trials = [trial_in(ledger, S.RUNNING, iteration=iteration) for iteration in range(3)]
+
+    def add(racer: int, trial: str) -> bool:
+        now = ledger.trial(trial)
+        known = {name: value for part in ledger.results(trial) for name, value in part.outputs.items()}
+        outputs = {**known, f"y{racer}": float(racer)}
+        write = (trial, now.expect, outputs, None, f"person {racer}", "person", {})
+        return wins(lambda: ledger.record(*write, partial=True), StaleTrial)
+
+    def record(racer: int) -> bool:
+        for trial in trials:
+            while not add(racer, trial.id):
+                continue
+        return True
+
+    assert race(record) == RACERS
+    for trial in trials:
+        *_, last = ledger.results(trial.id)
+        assert last.outputs == {f"y{racer}": float(racer) for racer in range(RACERS)}
+        assert ledger.trial(trial.id).version == trial.version + RACERS
+    assert ledger.check() == []
+
+
 def test_of_eight_that_propose_one_iteration_all_get_the_same_trials(backend, tmp_path):
     ledger = backend(tmp_path)
     begin(ledger)

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 from ledgers import BACKENDS, S, everything, finish_trial, step, trial_in
+from sqlalchemy import text
 
-from fieldcraft.storage.ledger import ForbiddenMove, Ledger
-from fieldcraft.storage.records import FieldRef
+from fieldcraft.storage.ledger import ForbiddenMove, Ledger, StaleTrial
+from fieldcraft.storage.records import FieldRef, Trial
 
 FIELD = FieldRef(digest="ab" * 32, size=1000)
 
@@ -86,3 +87,47 @@ def test_a_result_of_an_attempt_that_was_never_sent_is_refused(ledger):
     proposed = trial_in(ledger, S.PROPOSED, iteration=1)
     with pytest.raises(ForbiddenMove, match="it has been sent 0 times"):
         finish_trial(ledger, proposed)
+
+
+def add_part(ledger: Ledger, trial: Trial, **outputs: float) -> Trial:
+    return ledger.record(trial.id, trial.expect, outputs, None, "test", "person", {}, partial=True)[0]
+
+
+@pytest.mark.parametrize("state", [S.RUNNING, S.HELD, S.FAILED])
+def test_a_part_is_recorded_only_by_who_has_seen_the_parts_before_it(ledger, state):
+    trial = trial_in(ledger, state)
+    after = add_part(ledger, trial, y=1.5)
+    assert (after.state, after.version, after.outputs) == (state, trial.version + 1, None)
+    for partial in (True, False):
+        with pytest.raises(StaleTrial, match="is no longer"):
+            ledger.record(trial.id, trial.expect, {"z": 2.5}, None, "test", "person", {}, partial=partial)
+    add_part(ledger, after, y=1.5, z=2.5)
+    assert [part.outputs for part in ledger.parts("heat")] == [{"y": 1.5}, {"y": 1.5, "z": 2.5}]
+    assert ledger.check() == []
+
+
+def test_a_part_of_a_failed_trial_is_no_new_failure(ledger):
+    trial = trial_in(ledger, S.FAILED)
+    (before,) = ledger.retriable("heat")
+    add_part(ledger, trial, y=1.5)
+    (after,) = ledger.retriable("heat")
+    assert after.failed == before.failed
+
+
+def test_a_part_that_comes_twice_is_stored_once_and_the_trial_keeps_its_version(ledger):
+    after = add_part(ledger, trial_in(ledger, S.RUNNING), y=1.5)
+    before = everything(ledger)
+    assert add_part(ledger, after, y=1.5) == after
+    assert everything(ledger) == before
+
+
+def test_parts_of_an_earlier_version_which_kept_the_trials_version_are_no_contradiction(ledger):
+    trial = trial_in(ledger, S.RUNNING)
+    add_part(ledger, trial, y=1.5)
+    with ledger._engine.connect().execution_options(write=True) as connection:
+        for table in ("trials", "events"):
+            last = "state = 'RUNNING'" if table == "trials" else "action = 'record'"
+            connection.execute(text(f"UPDATE {table} SET version = version - 1 WHERE {last}"))
+        connection.commit()
+    assert ledger.trial(trial.id).version == trial.version
+    assert ledger.check() == []

@@ -41,6 +41,7 @@ def campaign(request: Request, visit: Visitor, name: str, wanted: Annotated[Want
     values: dict[str, Any] = {
         "campaign": standing.campaign,
         "status": standing.status,
+        "front": [entry["trial"] for entry in standing.status["front"]["trials"]] if standing.status["front"] else [],
         "glance": standing.once("glance", lambda: glance(standing)),
         "lines": lines.splitlines(),
         "fielded": [t.id for t in standing.trials if t.field is not None and t.state is TrialState.COMPLETED][-200:],

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request
 from starlette.datastructures import FormData, UploadFile
 from starlette.responses import RedirectResponse, Response
 
+from fieldcraft.flows.analysis.incomplete import known_outputs
 from fieldcraft.flows.desk.board import Board, Standing
 from fieldcraft.flows.desk.entering import Form, Visit, Visitor, text
 from fieldcraft.flows.desk.guard import UPLOADS
@@ -18,9 +19,11 @@ from fieldcraft.flows.desk.parts.order_table import order_table
 from fieldcraft.flows.desk.rendering import page
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.files.tables import number
+from fieldcraft.flows.jobs.keys import attempt_keys
 from fieldcraft.flows.results.correct import correct, corrected_text, retract
 from fieldcraft.flows.results.entered import entered
 from fieldcraft.flows.results.inbox import record_file
+from fieldcraft.flows.results.parts import completes
 from fieldcraft.flows.results.record import attempt_named, check, check_correction, outputs_text, record, site_for
 from fieldcraft.flows.spec.campaign_file import stored
 from fieldcraft.flows.text import one_line, quoted
@@ -96,13 +99,19 @@ def result(request: Request, visit: Visitor, name: str, word: str) -> Response:
     """The form for a result, or for the correction of one."""
     board: Board = request.app.state.board
     ledger = board.ledger
-    trial_id, _ = attempt_named(ledger, word)
-    trial = _of(ledger.trial(trial_id), name)
+    trial_id, key = attempt_named(ledger, word)
+    trial, results = _of(ledger.trial(trial_id), name), ledger.results(trial_id)
+    attempt = 1 + attempt_keys(trial).index(key) if key in attempt_keys(trial) else trial.attempt
+    campaign = ledger.campaign(name)
+    measured = [output for output in campaign.environment["outputs"] if not output.get("formula")]
+    known = known_outputs(results, attempt) if completes(trial, attempt) else {}
     values = {
-        "campaign": ledger.campaign(name),
+        "campaign": campaign,
         "trial": trial,
         "word": word,
-        "results": ledger.results(trial_id),
+        "results": results,
+        "known": [(output, known[output["name"]]) for output in measured if output["name"] in known],
+        "missing": [output for output in measured if output["name"] not in known],
         "whole": trial.state is TrialState.COMPLETED,
         "uploads": f"{UPLOADS}/{name}",
     }

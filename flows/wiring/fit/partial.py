@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldcraft.flows.analysis.incomplete import Incomplete
+from fieldcraft.flows.wiring.physics.snapshots import uses_fields
 
 if TYPE_CHECKING:
     from fieldcraft.flows.wiring.campaign import Campaign
     from fieldcraft.models.observations import PartialResults
+
+_UNTIL = "A result of which some outputs are still to come teaches nothing until it is whole:"
 
 
 def taught(campaign: "Campaign", known: Incomplete) -> dict[str, float]:
@@ -45,3 +48,20 @@ def partial_remark(campaign: "Campaign", known: Sequence[Incomplete]) -> dict[st
     """A remark that names the trials, with the outputs of each that a model learnt; empty where there are none."""
     said = [f"{each.trial} ({', '.join(taught(campaign, each))})" for each in known]
     return {"partial": f"learnt in part, since other outputs are still to come: {', '.join(said)}"} if said else {}
+
+
+def told(campaign: "Campaign") -> str | None:
+    """Words on what leaves results out until they are whole; None where all results come whole, or parts teach."""
+    from fieldcraft.models.surrogate import TakesFields
+
+    words, spec = campaign.algorithm, campaign.spec.algorithm
+    if not campaign.objective.goals or not campaign.dispatcher.by_people:
+        return None
+    if spec.peer is not None:
+        return f"{_UNTIL} {spec.peer.kind} learns from whole results alone. gp_ehvi learns from the known ones at once."
+    pairs = ((words.surrogate, spec.surrogate), (words.constraints.surrogate, spec.constraints.surrogate))
+    learners = [stated for made, stated in pairs if isinstance(made, TakesFields) and made.uses_fields]
+    names = [stated.kind for stated in learners if stated is not None]
+    if not names or not uses_fields(campaign):
+        return None
+    return f"{_UNTIL} {' and '.join(names)} learns from fields. exact_gp learns from the known ones at once."

@@ -67,14 +67,20 @@ def _history(rows: Rows) -> Iterator[str]:
     for earlier, later in pairwise(history):
         if later.before != earlier.after:
             yield f"Event {later.id} of trial {trial.id} starts from {later.before}, but it was {earlier.after} then."
-        bumps = later.after != later.before or later.action in _ALWAYS_BUMPS
-        if (later.version or 0) - (earlier.version or 0) != int(bumps):
+        if (later.version or 0) - (earlier.version or 0) not in _steps(later):
             yield f"Event {later.id} of trial {trial.id} jumps from version {earlier.version} to {later.version}."
     if (last := (history[-1].after, history[-1].version)) != trial.expect:
         yield f"Trial {trial.id} is {trial.state} at version {trial.version}, but its last event left it {last}."
     staged = sum(_stages(event) for event in history)
     if staged != trial.attempt:
         yield f"Trial {trial.id} counts {trial.attempt} attempts, but was staged {staged} times."
+
+
+def _steps(event: Event) -> tuple[int, ...]:
+    """Numbers by which an event may raise the version."""
+    if event.after != event.before or event.action in _ALWAYS_BUMPS:
+        return (1,)
+    return (0, 1) if event.details.get("verdict") == "partial" else (0,)  # it did not in earlier versions
 
 
 def _stages(event: Event) -> bool:

@@ -14,6 +14,7 @@ from fieldcraft.storage.ledgers.tables import schema
 from fieldcraft.storage.ledgers.tables.rows import add_event, add_outbox, checked, get_trial, many
 from fieldcraft.storage.records import (
     COUNTING,
+    SETTLED,
     TRANSITIONS,
     Expect,
     FieldRef,
@@ -67,6 +68,9 @@ def record(
         ended = budget.settlement(connection, before, TrialState.COMPLETED, cost, seconds)
         ended = ended or budget.supplement(connection, before, cost, seconds)
         after = swap(connection, before, TrialState.COMPLETED, **_counted(result), **budget.added(before, ended))
+    elif verdict == "partial":  # a new version: of two who record parts at once, the later has to see the earlier part
+        after = swap(connection, before, before.state)
+    if after.version != before.version and after.state in SETTLED:
         add_outbox(connection, after.campaign, "trial", after)
     told = {"result": result.id, "attempt": result.attempt, "verdict": verdict, "digest": result.digest}
     told |= budget.details(ended)

@@ -87,7 +87,8 @@ def _retriable() -> Select[Any]:
     of_trial = events.c.trial == trials.c.id
     staged = (events.c.action == "move", events.c.after == TrialState.STAGED.value)
     used = select(func.count()).where(of_trial, *staged, events.c.version > approvals.c.version).scalar_subquery()
-    failed = select(func.max(events.c.created)).where(of_trial, events.c.after == TrialState.FAILED.value)
+    fell = (events.c.after == TrialState.FAILED.value, events.c.before != events.c.after)
+    failed = select(func.max(events.c.created)).where(of_trial, *fell)
     attempts = approvals.c.attempts.label("attempts_approved")
     more = (used.label("used"), attempts, approvals.c.expires, failed.scalar_subquery().label("failed"))
     query = select(trials, *more).join(approvals, approvals.c.trial == trials.c.id)

@@ -1,7 +1,6 @@
 """Charts against the records they are made of, and against plotly's own schema."""
 
 from collections.abc import Sequence
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +8,7 @@ import xarray as xr
 from plotly.graph_objects import Figure
 
 from fieldcraft.flows.analysis.emulated_fields import Beside
+from fieldcraft.flows.analysis.predicted import Met
 from fieldcraft.flows.charts import compare, constraints, evidence, fields, front, model, spending
 from fieldcraft.flows.charts.chart import COLOURS, MOST, Chart, ends, whole
 from fieldcraft.flows.charts.page import as_json
@@ -211,11 +211,8 @@ def test_a_field_and_its_prediction_share_a_scale_and_the_difference_is_centred(
 
 
 def test_predictions_stand_against_results_with_two_standard_deviations():
-    of = [
-        each._asdict() | {"actual": each.actual, "origin": SimpleNamespace(mean=m, sd=0.5)}
-        for each, m in zip(trials(1.0, 2.0), (1.5, 1.8), strict=True)
-    ]
-    chart = valid(model.foreseen(campaign("f"), [SimpleNamespace(**each) for each in of]))
+    met = [Met(each, v, m, 0.5) for each, v, m in zip(trials(1.0, 2.0), (1.0, 2.0), (1.5, 1.8), strict=True)]
+    chart = valid(model.foreseen(campaign("f"), "f", met))
     points = named(chart, "trials")
     assert (points["x"], points["y"], points["error_y"]["array"]) == ([1.0, 2.0], [1.5, 1.8], [1.0, 1.0])
     line = valid(model.along(campaign("f"), trials(1.0), "x", np.arange(3.0), np.array([1.0, np.nan, 3.0]), np.ones(3)))

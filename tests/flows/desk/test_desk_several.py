@@ -8,8 +8,10 @@ from bench import Bench, bench
 from desk_site import people
 
 from fieldcraft.flows.files.tables import Measurement
-from fieldcraft.flows.results.record import check, record
+from fieldcraft.flows.results.correct import correct
+from fieldcraft.flows.results.record import check, check_correction, record
 from fieldcraft.flows.settings import settings_from
+from fieldcraft.flows.text import clock
 
 CAMPAIGN = """\
 name: pair
@@ -72,3 +74,40 @@ def test_a_card_tells_every_objective_with_its_unit_and_the_chance_to_be_feasibl
     assert re.search(r"price not measured predicted \S+ .*EUR yield not measured predicted \S+ .*g smoke", page)
     assert page.count("predicted feasible") == 1 and f"with probability {origin.feasible:.2g}" in page
     assert "predicted feasible" not in browser.get("/campaign/pair/trial/pair-0001").said
+
+
+def test_the_form_shows_what_is_measured_already_and_asks_for_the_rest(pair, browsers):
+    browser = browsers(settings_from(home=pair.settings.home), "ana")
+    page = browser.get("/laboratory/pair/result/pair-0002-1")
+    (part,) = pair.ledger.results("pair-0002")
+    assert f"price measured already 1.25 EUR recorded by ann, {clock(part.created)}" in page.said
+    assert "Still missing: yield , smoke ." in page.said
+    record_form, correct_form = page.text.split('class="panel entry"')[1:]
+    assert re.findall(r'name="y\.(\w+)"', record_form) == ["yield", "smoke"]
+    assert re.findall(r'name="y\.(\w+)"', correct_form) == ["price"]
+    assert "measured: 1.25 EUR" in browser.get("/laboratory/pair/orders").said
+    browser.post("/laboratory/upload/pair/record", {"trial": "pair-0002-1", "y.yield": "3", "y.smoke": ""}, files={})
+    assert "Still missing: smoke ." in browser.get("/laboratory/pair/result/pair-0002-1").said
+    assert "measured already" not in browser.get("/laboratory/pair/result/pair-0001").said
+
+
+def test_at_the_desk_a_part_with_another_value_is_refused_and_corrected_with_a_reason(pair, browsers):
+    browser = browsers(settings_from(home=pair.settings.home), "ana")
+    answer = browser.post("/laboratory/upload/pair/record", {"trial": "pair-0002", "y.price": "1.5"}, files={})
+    assert answer.status == 422 and "the known price 1.25 EUR (recorded by ann, " in answer.said
+    fields = {"trial": "pair-0002", "y.price": "1.5", "reason": "misread"}
+    assert browser.post("/laboratory/upload/pair/correct", fields, files={}).status == 303
+    assert "pair-0002: corrected to price 1.5 EUR (result 3 replaces 2)" in browser.get("/laboratory/pair").said
+    assert "price measured already 1.5 EUR recorded by ana, " in browser.get("/laboratory/pair/result/pair-0002").said
+
+
+def test_trials_of_the_front_are_marked_where_they_stand(pair, browsers):
+    browser = browsers(settings_from(home=pair.settings.home), "carla")
+    assert "record in part pair-0002" in browser.get("/campaign/pair").said
+    tell(pair, "pair-0002", smoke=-0.5, **{"yield": 0.5})
+    for trial in ("pair-0001", "pair-0002"):
+        assert "on the front" in browser.get(f"/campaign/pair/trial/{trial}").said
+    assert browser.get("/campaign/pair").text.count(">front</span>") == 2
+    correct(pair.site, check_correction(pair.site, Measurement("pair-0002", values={"price": 9.0})), "ann", "misread")
+    assert "on the front" not in browser.get("/campaign/pair/trial/pair-0002").said
+    assert browser.get("/campaign/pair").text.count(">front</span>") == 1

@@ -277,6 +277,23 @@ def test_several_objectives_have_a_front_of_best_designs(tmp_path):
     assert "hypervolume" in campaign._repr_html_()
 
 
+def test_a_part_that_is_told_again_with_another_value_is_corrected(tmp_path):
+    goals = {"minimize": {"price": "EUR"}, "maximize": {"strength": "MPa"}}
+    campaign = fc.campaign("both", home=tmp_path, space={"x": (0.0, 1.0)}, **goals, algorithm=SOBOL, budget=3)
+    (trial,) = campaign.ask(1).index
+    assert "still missing: strength" in campaign.tell(trial, {"price": 1.0}, sd={"price": 0.1})
+    assert campaign.tell(trial, {"price": 2.0}, reason="misread") == f"{trial}: corrected (result 2 replaces 1)."
+    assert "it is COMPLETED" in campaign.tell(trial, {"price": 3.0, "strength": 4.0})
+    told = open_ledger(tmp_path / "ledger.sqlite").results(trial)
+    assert [(result.outputs["price"], result.details.get("reason")) for result in told] == [
+        (1.0, None),
+        (2.0, "misread"),
+        (3.0, "told again in a notebook"),
+        (3.0, None),
+    ]
+    assert told[-1].outputs == {"price": 3.0, "strength": 4.0}
+
+
 def test_decisions_are_bound_to_what_was_shown(rod, tmp_path):
     campaign = rod(approval="human")
     asked = campaign.ask(3)

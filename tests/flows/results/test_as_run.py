@@ -81,9 +81,10 @@ def test_a_corrected_field_is_read_at_what_was_really_run(oven, tmp_path):
     assert oven.ledger.trial("oven-0001").outputs["strength"] == 1001.0
 
 
-def test_a_value_measured_again_after_another_counts_again(oven):
-    for strength in (50, 51, 50):
-        say(oven, "record", "oven-0001", "--value", f"strength={strength}")
+def test_a_value_that_is_corrected_back_counts_again(oven):
+    say(oven, "record", "oven-0001", "--value", "strength=50")
+    for strength in (51, 50):
+        say(oven, "correct", "oven-0001", "--value", f"strength={strength}", "--reason", "measured again")
     say(oven, "record", "oven-0001", "--value", "porosity=-1")
     assert oven.ledger.trial("oven-0001").outputs["strength"] == 50.0
 
@@ -130,7 +131,8 @@ def test_json_that_names_a_variable_means_it(oven, tmp_path):
 def test_a_result_of_an_earlier_attempt_is_of_the_design_that_was_sent_with_it(oven, tmp_path):
     sent = oven.ledger.trial("oven-0001")
     say(oven, "record", "oven-0001", "--value", "strength=30")
-    lost = oven.ledger.move(sent.id, TrialState.FAILED, sent.expect, "ana", "", failure="transient")
+    known = oven.ledger.trial("oven-0001")
+    lost = oven.ledger.move(sent.id, TrialState.FAILED, known.expect, "ana", "", failure="transient")
     again = oven.ledger.move(lost.id, TrialState.APPROVED, lost.expect, "ana", "again")
     oven.ledger.edit(again.id, again.expect, {**sent.design, "T": 1250.0}, sent.cost, "ana", "hotter")
     table = tmp_path / "late.csv"

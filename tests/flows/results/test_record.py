@@ -69,8 +69,8 @@ def test_parts_are_kept_until_the_last_completes_the_result(oven):
     assert oven.ledger.trial("oven-0001").state is RUNNING
     status, out, _ = oven.run("record", "oven-0001", "--value", "strength=50")
     assert (status, out) == (0, "oven-0001: nothing new; still missing: porosity.\n")
-    status, out, _ = oven.run("record", "oven-0001", "--value", "strength=51")
-    assert "still missing: porosity" in out
+    status, out, _ = oven.run("correct", "oven-0001", "--value", "strength=51", "--reason", "misread")
+    assert out.startswith("oven-0001: corrected to strength 51 MPa (result 2 replaces 1).")
     _, out, _ = oven.run("record", "oven-0001-1", "--value", "porosity=-0.5")
     assert out == "oven-0001: recorded, strength 51 MPa, porosity -0.5 %; it is COMPLETED.\n"
     *parts, last = oven.ledger.results("oven-0001")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from bench import Bench, bench
 from sqlalchemy import Engine, event
 from test_several_objectives import CAMPAIGN, MARKED, kiln
@@ -81,6 +82,11 @@ def test_status_queue_and_the_trials_of_the_desk_show_that_it_is_incomplete(begu
     assert f"part     kiln-0003 {said}" in made.run("status", "kiln")[1]
     assert said in made.run("queue", "kiln")[1]
     (known,) = made.json("status", "kiln")[0]["incomplete"]
+    said = known.pop("known")
+    assert {name: each.keys() for name, each in said.items()} == {
+        name: {"by", "created"} for name in ("price", "smoke")
+    }
+    assert said["price"]["created"] < said["smoke"]["created"]
     assert known == {"trial": "kiln-0003", "outputs": {"price": 0.4, "smoke": -0.3}, "sd": {}, "missing": ["strength"]}
     told(made, "kiln-0003", strength=0.5)
     assert made.json("status", "kiln")[0]["incomplete"] == []
@@ -140,7 +146,7 @@ def test_what_was_known_of_a_trial_that_is_given_up_teaches_nothing(begun):
 def test_a_model_is_made_again_of_parts_that_came_in_another_order_than_their_trials(begun):
     made = begun("home")
     told(made, "kiln-0004", strength=0.8)
-    told(made, "kiln-0003", price=0.42)
+    assert made.run("correct", "kiln-0003", "--value", "price=0.42", "--reason", "typing")[0] == 0
     before = lesson_of(made.site, 1)
     passed(made, 1)
     product = made.ledger.product("kiln", 1, "train")
@@ -239,3 +245,77 @@ def test_parts_of_which_a_computed_output_has_no_number_teach_it_nothing(tmp_pat
     told(made, "pot-0002", mass=4.0)
     told(made, "pot-0002", density=0.0)
     assert lesson_of(made.site, 1).data.partial is None
+
+
+FIELDS = '''\
+"""Two numbers of a profile that is measured as a whole."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fieldcraft import Axis, Continuous, Domain, Field, Fields, Output, Problem, SearchSpace
+
+
+@dataclass(frozen=True)
+class Oven(Problem):
+    @property
+    def space(self):
+        return SearchSpace((Continuous("a", 0.0, 1.0, "V"), Continuous("b", 0.0, 1.0, "V")))
+
+    @property
+    def outputs(self):
+        return Output("least", "K", "maximize"), Output("most", "K", "minimize")
+
+    @property
+    def fields(self):
+        return Fields(Domain((Axis("s", 0.0, 1.0, "m"),)), (Field("rise", "K"),))
+
+    def functional(self, fields, axes, designs):
+        return np.stack([fields["rise"].min(axis=1), fields["rise"].max(axis=1)], axis=1)
+
+    def function(self, design):
+        return {"least": design["a"], "most": design["b"]}
+'''
+UNTIL = "A result of which some outputs are still to come teaches nothing until it is whole:"
+POD = {"surrogate": {"kind": "field_pod"}, "acquisition": {"kind": "log_ehvi"}, "maximizer": {"kind": "multistart"}}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "dispatcher", "said"),
+    [
+        ({"kind": "gp_ehvi"}, "lab", None),
+        ({"kind": "optuna_nsga2"}, "lab", f"{UNTIL} optuna_nsga2 learns from whole results alone."),
+        ({"kind": "optuna_nsga2"}, "local", None),
+        ({**POD, "start": {"n": 4}}, "lab", f"{UNTIL} field_pod learns from fields."),
+    ],
+)
+def test_check_says_who_leaves_out_results_in_part(tmp_path, monkeypatch, algorithm, dispatcher, said):
+    (tmp_path / "plugins" / "problems").mkdir(parents=True)
+    (tmp_path / "plugins" / "problems" / "oven.py").write_text(FIELDS)
+    stated = {"name": "oven", "seed": 1, "problem": {"kind": "oven"}, "algorithm": algorithm, "budget": {"trials": 9}}
+    stated |= {"dispatcher": {"kind": dispatcher}}
+    if dispatcher == "local":
+        stated |= {"simulator": {"kind": "function"}}
+    made = bench(tmp_path, yaml.safe_dump(stated), monkeypatch)
+    note = made.json("check", made.file)["note"] or ""
+    assert (said or UNTIL) in note if said else UNTIL not in note
+
+
+def test_a_batch_beside_parts_is_the_same_after_an_interruption_and_repeats_no_design(begun):
+    straight, broken = begun("straight"), begun("broken")
+    passed(straight, 3)
+    lease = broken.ledger.acquire("kiln")
+    ref = {"home": str(broken.settings.home), "name": "kiln", "lease": lease.model_dump()}
+    train(site_of(**ref), 1)
+    told(broken, "kiln-0004", price=0.2)
+    acquire(site_of(**ref), 1, 3)
+    broken.ledger.release(lease)
+    batches = [made.ledger.trials("kiln", iteration=1) for made in (straight, broken)]
+    assert [trial.design for trial in batches[0]] == [trial.design for trial in batches[1]]
+    assert all("kiln-0003 (price, smoke)" in trial.origin.remarks["partial"] for trial in (*batches[0], *batches[1]))
+    places = [trial.design["T"] for trial in straight.ledger.trials("kiln")]
+    assert len(batches[0]) == 3 and np.diff(sorted(places)).min() > 1e-3
+    passed(broken, 4)
+    *_, last = broken.ledger.trials("kiln")
+    assert "kiln-0004 (price)" in last.origin.remarks["partial"] and "kiln-0003" in last.origin.remarks["partial"]

@@ -10,21 +10,25 @@ import pytest
 import small
 from bench import Bench, bench
 
-from fieldcraft.flows.analysis.predicted import predicted_data
+from fieldcraft.flows.analysis.best import objective_of
+from fieldcraft.flows.analysis.predicted import predicted_data, predictions_met
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.notebook.tables import asked_table
 from fieldcraft.flows.predictions.of_trial import Models, foreseen
+from fieldcraft.flows.products import Trained
+from fieldcraft.flows.run import Ran
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.flows.views.data import predicted_text
 from fieldcraft.flows.views.display import Display
+from fieldcraft.flows.views.summary import summary_data, summary_text
 from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.observations import observations
 from fieldcraft.models.observations import Aim
 from fieldcraft.storage.objective import Goal, Objective
 from fieldcraft.storage.origins import Origin
 from fieldcraft.storage.pareto import front_of
-from fieldcraft.storage.trackers.mlflow_names import counted
+from fieldcraft.storage.trackers.mlflow_names import counted, held_out_errors
 from fieldcraft.storage.trackers.mlflow_names import foreseen as mlflow_foreseen
 
 WORDS = {"start": {"n": 4}, "surrogate": {"kind": "exact_gp"}, "maximizer": {"kind": "multistart"}}
@@ -196,6 +200,30 @@ def test_an_origin_has_the_prediction_of_every_objective_as_the_model_makes_it_a
     assert (first.mean, dict(first.further), first.feasible) == (None, {}, None)
 
 
+def test_every_objective_is_held_against_what_was_foreseen_of_it(ended, tmp_path):
+    record, trials = ended.ledger.campaign("kiln"), ended.ledger.trials("kiln")
+    met = predictions_met(record, trials)
+    own = [trial for trial in trials if trial.origin.mean is not None]
+    assert len(own) > 1
+    assert {name: [each.trial for each in of] for name, of in met.items()} == {"strength": own, "price": own}
+    assert ended.run("report", "kiln", "--html", tmp_path / "kiln.html")[0] == 0
+    page, counts = (tmp_path / "kiln.html").read_text(), []
+    for name, unit in (("strength", "MPa"), ("price", "EUR")):
+        told = [trial.origin if name == "strength" else trial.origin.further[name] for trial in own]
+        errors = [abs(trial.outputs[name] - each.mean) for trial, each in zip(own, told, strict=True)]
+        held = sum(error <= 2 * each.sd for error, each in zip(errors, told, strict=True))
+        counts.append(f"{name} {held} of {len(own)} as predicted")
+        assert f"Median error {np.median(errors):.6g} {unit} over {len(own)} trials." in page
+        assert f"Predicted against simulated: {name}" in page
+    assert ", ".join(counts) in page
+    (trial, *_), objective = own, objective_of(record)
+    assert held_out_errors(trial.origin, objective, trial.outputs) == {
+        "held_out_error": abs(trial.origin.mean - trial.outputs["strength"]),
+        "held_out_error.price": abs(trial.origin.further["price"].mean - trial.outputs["price"]),
+    }
+    assert held_out_errors(trial.origin, objective, {}) == {}
+
+
 def test_every_view_of_a_proposal_tells_every_objective_with_its_unit(ended, tmp_path):
     trial = ended.ledger.trial("kiln-0007")
     origin, price = trial.origin, trial.origin.further["price"]
@@ -276,6 +304,24 @@ def test_progress_says_that_the_hypervolume_is_within_an_inferred_reference(ende
     front = ended.json("status", "kiln")[0]["front"]
     expected = f"front {len(front['trials'])}, hypervolume {front['hypervolume']:.5g} (reference inferred)"
     assert expected in capsys.readouterr().out
+
+
+def test_the_line_of_a_training_tells_of_every_output(ended, capsys):
+    (*_, product) = (each for each in ended.ledger.products("kiln") if each.step == "train")
+    metrics = Trained.of(product).metrics
+    shown = {"campaign": "kiln", "iteration": 1, "trials": 4, "seconds": 0.5, "metrics": metrics}
+    Display(lambda: ended.ledger, as_json=False)("trained", shown)
+    keys = {"strength": "", "price": "objective2.", "smoke": "constraint1."}
+    told = ", ".join(f"log_posterior of {name} {metrics[f'{key}log_posterior']:.3g}" for name, key in keys.items())
+    assert f"4 trials in 0.5 s: {told}\n" in " ".join(capsys.readouterr().out.split()) + "\n"
+
+
+def test_the_end_of_a_run_names_the_choice_that_is_left(ended):
+    ran = summary_data(Ran("kiln", "budget", True, 1.0), ended.settings)
+    trial = ran["front"]["trials"][0]["trial"]
+    assert f"fieldcraft pick kiln {trial} --why '...'" in summary_text(ran, ended.file)
+    picked = {**ran, "picked": {"trial": trial}}
+    assert "fieldcraft pick" not in summary_text(picked, ended.file)
 
 
 def test_each_objective_is_learnt_in_its_sense_and_the_outputs_after_them_as_constraints(ended):
