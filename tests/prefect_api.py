@@ -38,6 +38,5 @@ def serving(folder: Path) -> Iterator[dict[str, str]]:
 
 
 def warm(environment: Mapping[str, str]) -> AbstractContextManager[str]:
-    """The socket of a server of processes that have imported Prefect in such an environment, and MLflow."""
-    more = ("fieldcraft.flows.campaign", "mlflow.store.tracking.sqlalchemy_store")
-    return warm_start.serving({**os.environ, **environment}, *more)
+    """The socket of a server of processes that have imported Prefect in such an environment."""
+    return warm_start.serving({**os.environ, **environment}, "fieldcraft.flows.campaign")

@@ -2,10 +2,10 @@
 
 ``python warm_start.py`` imports, and then forks for whoever asks: a process of its own in a session of its own, with
 the words, environment, folder and open files that it is given, which ends as any other Python does. It costs 0.1 s of
-CPU time, where a fresh interpreter takes 2 s for the server of simulations and 4 s for a pass. Prefect and MLflow read
-the environment as they are imported, so each process imports them itself, but for the flow runs of one site
+CPU time, where a fresh interpreter takes 2 s for the server of simulations and 4 s for a pass. Prefect reads the
+environment as it is imported, so each process imports it itself, but for the flow runs of one site
 (``scenarios/prefect_site.py``) and what begins in the environment of the fixture ``prefect_api``: their servers are
-begun in it.
+begun in it. Of what MLflow reads as it is imported fieldcraft has values of its own, which nobody changes here.
 """
 
 import atexit
@@ -33,6 +33,7 @@ from fieldcraft.flows.jobs import forks
 from fieldcraft.flows.machinery.collecting import as_usual, seldom
 from fieldcraft.flows.spec.source_files import Sources
 from fieldcraft.flows.views import export
+from fieldcraft.storage.trackers.runs import DEFAULTS
 
 ROOT = Path(__file__).resolve().parents[1]
 IMPORTED = (
@@ -47,9 +48,11 @@ IMPORTED = (
     "fieldcraft.storage.ledgers.sqlite",
     "botorch.optim.batched_lbfgs_b",
     "dask.array",
+    "mlflow.store.tracking.sqlalchemy_store",
     "pandas",
     "rich.live",
     "scipy.optimize",
+    "scipy.stats",
     "zarr",
 )
 _AT_ONCE = 1 << 16  # bytes
@@ -228,6 +231,7 @@ def _serve() -> dict[str, Any] | None:
         server.listen(64)
         print(name, flush=True)  # who asks already waits
         seldom()
+        os.environ.update(DEFAULTS)
         for module in (*IMPORTED, *sys.argv[1:]):
             importlib.import_module(module)
         Sources(()).of({"problems": "heat", "simulators": "heat", "dispatchers": "local"}, {})  # most of what is ours

@@ -5,6 +5,7 @@ The cases are data: ``wrong/*.yaml``, and below what YAML itself could not hold,
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, get_origin
 
@@ -134,9 +135,15 @@ WORDS = {
 }
 
 
+@cache
+def read(file: str) -> dict[str, Any]:
+    """A file of cases."""
+    return yaml.safe_load((HERE / "wrong" / file).read_text())
+
+
 def cases(file: str, *sections: str) -> list[Any]:
     """The cases of a file, by their names or their words."""
-    data = yaml.safe_load((HERE / "wrong" / file).read_text())
+    data = read(file)
     found = [case for section in sections for case in data[section]]
     return [pytest.param(case, id=case.get("name") or " ".join(case["words"]) or "nothing") for case in found]
 
