@@ -18,8 +18,8 @@ from length import LONG
 from fieldcraft.storage.ledger import Ledger, LedgerError
 from fieldcraft.storage.records import TRANSITIONS, Trial, TrialState
 
-# What is tried is the shared code, but for each server's locks, for which nobody waits here.
-SEQUENCES = {"sqlite": [2_500] * 4 if LONG else [500] * 4, "postgresql": [500] * 4 if LONG else [300]}
+# What is tried is the shared code, but for each server's locks.
+SEQUENCES = {"sqlite": [2_500] * 4 if LONG else [500] * 4, "postgresql": [500] * 4 if LONG else [800]}
 SHARDS = [(backend, number) for backend, sizes in SEQUENCES.items() for number in range(len(sizes))]
 LENGTH = 6
 FAST = Path("/dev/shm")  # memory, where there is such a place: nothing here asks what a crash leaves
