@@ -22,8 +22,8 @@ from fieldcraft.physics.space import SearchSpace
 _MOST_HOPS, _GAIN = 50, 1e-6
 # Starts that go on to the end, and the excess up to which one still leads SLSQP inside.
 _LEADERS, _NEAR = 3, 0.1
-# Least relative gain of an iteration, of each start and of the best of them. Steps along one direction: at a kink, as the
-# largest temperature has, none of them gains, and more would find none.
+# Least relative gain of an iteration, of each start and of the best of them. Steps along one direction, none of which
+# gains at a kink, as the largest temperature has.
 _FIRST_ACCURACY, _FULL_ACCURACY, _MOST_STEPS = 1e-3, 1e-9, 10
 
 
