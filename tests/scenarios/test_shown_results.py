@@ -186,7 +186,7 @@ STUDIES_OF_FIELDS = [
     ("fields", "emulated", 85),
     ("composite", "botorch_composite", 30),
     ("pollutant", "field_pod", 35),
-    ("brusselator", "field_ensemble", 30),
+    ("brusselator", "field_ensemble", 45),
 ]
 
 
