@@ -10,9 +10,10 @@ from fieldcraft.models.acquisitions.log_ei import LogEI
 from fieldcraft.models.algorithm import Algorithm
 from fieldcraft.models.constraints import Constraints
 from fieldcraft.models.coordinates.model_coordinates import ModelCoordinates
+from fieldcraft.models.levels.choice import levelled
 from fieldcraft.models.maximizer import Candidates, Certificate
 from fieldcraft.models.maximizers.multistart import Multistart
-from fieldcraft.models.observations import Observations
+from fieldcraft.models.observations import LevelResults, Observations
 from fieldcraft.models.proposers.sobol import Sobol
 from fieldcraft.models.scoring.second_opinion import NEAR, SURE, advised, repeats
 from fieldcraft.models.selection.contest import Chosen, Contest
@@ -223,3 +224,15 @@ def test_a_rule_that_treats_designs_in_turn_is_told_the_turn_of_the_place():
     found = algorithm.propose(beliefs, data, rows[:3], space, 2, np.random.default_rng(1), proposed=30)
     assert [design["n"] for design in space.decode(found.X)] == [4, 3]
     assert counted.asked == [30, 31]
+
+
+def test_a_place_that_gets_another_design_for_its_level_does_not_say_that_the_second_model_chose_that():
+    space = SearchSpace((Continuous("x", 0.0, 1.0), Continuous("y", 0.0, 1.0)))
+    start = np.array([[0.9, -0.9], [-0.3, 0.6]])
+    levels = {"levels": (0.1,), "lower": (LevelResults(0, 0.1, start, np.ones((2, 1))),), "space": space}
+    data, given = replace(DATA, **levels), batch([0.7, 0.7], notes=({"second_model": "second chose this design"},))
+    beliefs, none, rng = chosen(data=data), torch.empty((0, 2), dtype=torch.float64), np.random.default_rng(1)
+    score = LogEI().score(beliefs, data, none, 1, rng)
+    kept, moved = (levelled(given, beliefs, data, none, [], space, score, n, rng) for n in (len(data), len(data) + 1))
+    assert (kept.X.tolist(), kept.notes) == (given.X.tolist(), given.notes)
+    assert (moved.X.tolist(), moved.notes) == (start[:1].tolist(), ({},))
