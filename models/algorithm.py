@@ -178,12 +178,12 @@ class Algorithm:
         out, lower = torch.tensor(told(waiting.numpy())), [told(X) for X in pending_lower]
         found, score = self._searched(beliefs, seen, out, space, q, rng, taken, proposed, coordinates)
 
-        def instead(other: Posterior, kept: Array, n: int) -> Candidates:
+        def instead(other: Posterior, beside: Array, slot: int) -> Candidates:
             theirs = believing(other, lower)
             if isinstance(beliefs, ConstrainedPosterior):
                 theirs = replace(beliefs, objective=theirs)
-            sent, gone = torch.cat([out, torch.tensor(told(kept))]), np.vstack([taken, kept])
-            return self._searched(theirs, seen, sent, space, n, rng, gone, proposed, coordinates)[0]
+            sent, gone = torch.cat([out, torch.tensor(told(beside))]), np.vstack([taken, beside])
+            return self._searched(theirs, seen, sent, space, 1, rng, gone, proposed + slot, coordinates)[0]
 
         found = advised(found, beliefs, seen, told, instead)
         if self.repeats and not data.exact:

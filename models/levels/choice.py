@@ -14,7 +14,7 @@ If the beliefs do not rest on a level that is like the target, its short start i
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -78,7 +78,7 @@ def levelled(
     n_initial: int,
     rng: np.random.Generator,
 ) -> Candidates:
-    """The batch with the level of each place, which may get another design; a proof is of the first design alone.
+    """The batch with the level of each place, which may get another design; proof and notes are of the first alone.
 
     Args:
         found: The batch of designs for the target.
@@ -95,6 +95,7 @@ def levelled(
     out += [np.empty((0, data.X.shape[1]))] * (len(data.levels) - len(out))
     samples = _designs(found.X, data, space, rng)
     X, value, levels = found.X.copy(), found.value.copy(), list[int | None]()
+    notes: list[Mapping[str, str]] = list(found.notes or ({},) * len(X))
     for slot, x in enumerate(found.X):
         waiting = torch.cat([pending, torch.tensor(X[:slot][[level is None for level in levels]])])
         beliefs = believing(posterior, out)
@@ -109,8 +110,9 @@ def levelled(
         if not np.array_equal(design, x):
             with torch.no_grad():
                 value[slot] = float(score.value(torch.tensor(X[[slot]]), slot, torch.tensor(X[:slot]))[0])
+            notes[slot] = {}
     proofs = found.certificates if np.array_equal(X, found.X) else None
-    return replace(found, X=X, value=value, certificates=proofs, levels=tuple(levels))
+    return replace(found, X=X, value=value, certificates=proofs, levels=tuple(levels), notes=tuple(notes))
 
 
 def _next_of_start(x: Array, data: Observations, waiting: Tensor) -> Array:

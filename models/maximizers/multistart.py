@@ -103,8 +103,10 @@ class Multistart:
         score = place.score
         if not isinstance(score, PeakedScore) or score.peak is None or value >= score.faint:
             return point, value
-        about = place.about(score.peak, self.n_samples, rng)
-        there, reached = self._fill(place, place.remaining(about), exhaustive=False)
+        about = place.free(place.about(score.peak, self.n_samples, rng))
+        if len(about) == 0:
+            return point, value
+        there, reached = self._fill(place, about, exhaustive=False)
         return (there, reached) if reached > value else (point, value)
 
     def best(

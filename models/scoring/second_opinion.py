@@ -35,15 +35,16 @@ def advised(
     """The batch, with designs of the next best models in the places where the best one would only repeat itself.
 
     A model repeats itself where ``OFTEN`` results are near and it is sure. The others are asked in the order of their
-    scores, until each place has a design that repeats nothing; if they all repeat, the best model's stays.
+    scores, until each place has a design that repeats nothing; if they all repeat, the best model's stays. Proofs of a
+    batch that has changed are left out.
 
     Args:
         found: The batch of the best model.
         beliefs: Beliefs from the data; unless they are chosen among models, the batch is unchanged.
         data: The observations behind them, as models see them.
         seen: Function from encoded designs (n, d) to coordinates (n, m) in which models see them.
-        search: Function from another model's beliefs about the objective, the encoded designs of the batch that stay,
-            shape (k, d), and a number, to so many designs of that model.
+        search: Function from another model's beliefs about the objective, the encoded designs of the other places,
+            shape (q - 1, d), and the number of the place, to that model's design for it.
     """
     best = about_objective(beliefs)
     if not isinstance(best, Chosen):
@@ -53,16 +54,18 @@ def advised(
     results = repeats(seen(X), best, data)
     others = best.next_best() if results.any() else iter(())
     for other in others:
-        open_to = np.flatnonzero(results)
-        their = search(other, np.delete(X, open_to, axis=0), len(open_to))
-        fresh = repeats(seen(their.X), other, data) == 0
-        for slot, design, worth in zip(open_to[fresh], their.X[fresh], their.value[fresh], strict=True):
-            X[slot], value[slot] = design, worth
-            notes[slot] = {**notes[slot], "second_model": _said(best.name, other.name, int(results[slot]))}
+        for slot in np.flatnonzero(results):
+            theirs = search(other, np.delete(X, slot, axis=0), int(slot))
+            if repeats(seen(theirs.X), other, data).any():
+                continue
+            X[slot], value[slot] = theirs.X[0], theirs.value[0]
+            own = theirs.notes[0] if theirs.notes else {}
+            notes[slot] = {**own, "second_model": _said(best.name, other.name, int(results[slot]))}
             results[slot] = 0
         if not results.any():
             break
-    return replace(found, X=X, value=value, notes=tuple(notes))
+    proofs = found.certificates if np.array_equal(X, found.X) else None
+    return replace(found, X=X, value=value, certificates=proofs, notes=tuple(notes))
 
 
 def repeats(X: Array, posterior: Posterior, data: Observations) -> NDArray[np.intp]:

@@ -239,7 +239,8 @@ class Contest:
             reasons = " ".join(f"{name}: {reason}" for name, reason in self.refused.items())
             raise ValueError(f"None of the candidates can be fitted to these {len(self.data)} trials. {reasons}")
         name, posterior = self.leader
-        others = {other: self.surrogates[other] for other in self.ranking if other != name}
+        # An earlier version may have judged candidates that no longer exist.
+        others = {other: self.surrogates[other] for other in self.ranking if other in self.surrogates and other != name}
         kept = replace(self, running=None).state()
         return Chosen(name, posterior, self.scores, self.refused, kept, others, self.data)
 

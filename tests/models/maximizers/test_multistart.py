@@ -333,6 +333,18 @@ def test_a_peak_that_is_lower_than_what_was_found_is_left():
     assert found.value == alone.value
 
 
+def test_where_nothing_is_left_beside_a_peak_what_was_found_stays():
+    class Low(Formula):
+        peak, faint = torch.tensor([-1.0, -1.0], dtype=torch.float64), np.inf
+
+    equal = tuple(LinearConstraint({"a": sign, "b": -sign}, 0.5) for sign in (1.0, -1.0))
+    space = SearchSpace((Integer("a", 0, 99), Integer("b", 0, 99)), equal)
+    taken = space.encode([{"a": n, "b": n} for n in range(90)])
+    search = Multistart(n_samples=16, n_starts=2)
+    found = search.maximize(Low(lambda X: X.sum(dim=1)), space, 1, np.random.default_rng(0), taken)
+    assert space.decode(found.X)[0]["a"] >= 90
+
+
 class Well:
     """Beliefs in a narrow well about a known place, and in a doubtful plain that is worse by far elsewhere."""
 

@@ -264,6 +264,15 @@ def test_a_choice_that_was_believed_keeps_its_name_and_scores():
     assert float(believed.mean_var(at)[1]) == pytest.approx(float(variance * noise / (variance + noise)), rel=1e-6)
 
 
+def test_a_choice_that_an_earlier_version_made_among_other_candidates_is_restored_with_those_that_are_left():
+    surrogate, data = Auto(candidates=("exact_gp", "additive_gp")), observations()
+    chosen = fit(surrogate, data)
+    gone = {"score.power_series": torch.tensor(-1e3, dtype=torch.float64)}
+    restored = surrogate.restore(data, chosen.state() | gone)
+    assert restored.name == chosen.name and list(restored.others) == list(chosen.others) != []
+    assert restored.scores == {**chosen.scores, "power_series": -1e3}
+
+
 @pytest.mark.parametrize(("lead", "winner"), [(2.9, "exact_gp"), (3.1, "physics_informed/kernel")])
 def test_a_candidate_that_learns_from_an_equation_has_to_win_by_three_nats(lead, winner):
     posterior = fit(Auto(candidates=("exact_gp",)), observations()).posterior
