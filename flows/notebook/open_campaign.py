@@ -167,7 +167,8 @@ class OpenCampaign(DecidedCampaign):
             corrected = ""
             if others := contradicted(told, told.attempt, site.ledger.results(trial), measured.values):
                 check_correction(site, measured)  # all of it, before a part of it is kept
-                again = dataclasses.replace(measured, values={name: measured.values[name] for name in others})
+                values, sd = ({n: of[n] for n in others if n in of} for of in (measured.values, measured.sd))
+                again = dataclasses.replace(measured, values=values, sd=sd)
                 corrected = self._corrected(site, again, person.name, reason)
                 if len(others) == len(measured.values):
                     return corrected

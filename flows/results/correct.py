@@ -91,7 +91,7 @@ def _part(
     """Append a part with other values of outputs that are known."""
     measurement, last = ready.measurement, parts[-1]
     known = known_outputs(parts, trial.attempt)
-    if new := [name for name in ready.values if name not in known]:
+    if new := [name for name in {**ready.values, **measurement.sd} if name not in known]:
         raise InputError(
             f"{trial.id}: {', '.join(new)} is not known yet, so there is nothing to correct: record it. Known are "
             f"{', '.join(known)}. Nothing was changed."

@@ -28,6 +28,7 @@ approval: batch
 dispatcher: {kind: lab}
 budget: {trials: 4}
 """
+RESULT = "/laboratory/pair/result/pair-0002"
 
 
 @pytest.fixture
@@ -99,6 +100,35 @@ def test_at_the_desk_a_part_with_another_value_is_refused_and_corrected_with_a_r
     assert browser.post("/laboratory/upload/pair/correct", fields, files={}).status == 303
     assert "pair-0002: corrected to price 1.5 EUR (result 3 replaces 2)" in browser.get("/laboratory/pair").said
     assert "price measured already 1.5 EUR recorded by ana, " in browser.get("/laboratory/pair/result/pair-0002").said
+
+
+def test_a_form_with_a_standard_deviation_alone_states_it_for_what_is_measured_already(pair, browsers):
+    browser = browsers(settings_from(home=pair.settings.home), "ana")
+    fields = {"trial": "pair-0002", "sd.price": "0.25", "reason": "of five weighings"}
+    assert browser.post("/laboratory/upload/pair/correct", fields, files={}).status == 303
+    assert pair.ledger.results("pair-0002")[-1].sd == {"price": 0.25}
+    assert "price measured already 1.25 ± 0.25 EUR recorded by ann, " in browser.get(RESULT).said
+    answer = browser.post("/laboratory/upload/pair/correct", {**fields, "sd.yield": "1"}, files={})
+    assert answer.status == 422 and "pair-0002: yield is not known yet, so there is nothing to correct" in answer.said
+    whole = {"trial": "pair-0001", "sd.yield": "0.5", "reason": "of five weighings"}
+    assert browser.post("/laboratory/upload/pair/correct", whole, files={}).status == 303
+    (_, last) = pair.ledger.results("pair-0001")
+    assert (last.verdict, last.outputs["yield"], last.sd) == ("accepted", 1.0, {"yield": 0.5})
+    assert pair.ledger.check() == []
+
+
+def test_a_form_of_a_trial_that_was_completed_meanwhile_says_where_its_value_is_changed(pair, browsers):
+    browser = browsers(settings_from(home=pair.settings.home), "ana")
+    browser.post("/laboratory/upload/pair/record", {"trial": "pair-0001-1", "y.price": "3"}, files={})
+    assert (
+        "'fieldcraft correct' or the form of pair-0001 at the desk changes that" in browser.get("/laboratory/pair").said
+    )
+
+
+def test_each_field_of_the_form_is_named_by_its_output(pair, browsers):
+    page = browsers(settings_from(home=pair.settings.home), "ana").get(RESULT).text
+    for name in ("price", "yield", "smoke"):
+        assert f'name="sd.{name}" aria-label="standard deviation of {name}' in page
 
 
 def test_trials_of_the_front_are_marked_where_they_stand(pair, browsers):
