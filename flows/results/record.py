@@ -161,8 +161,8 @@ def check_correction(site: Site, measurement: Measurement) -> CheckedMeasurement
     checked = _sound(site, trial, measurement, counting.attempt if counting else trial.attempt)
     if not (checked.values or measurement.sd or measurement.ran):
         raise InputError(
-            f"{measurement.trial}: nothing to correct. Give another value, standard deviation, variable as run or field "
-            "(--value, --sd, --ran, --field)."
+            f"{measurement.trial}: nothing to correct. Give another value, standard deviation, variable as run or "
+            "field (--value, --sd, --ran, --field)."
         )
     return checked
 
