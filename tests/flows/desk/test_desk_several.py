@@ -1,6 +1,8 @@
 """Several objectives at the desk: all are predicted on a card, and what is known in part is shown as incomplete."""
 
+import html
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,12 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 def tell(made: Bench, trial: str, **values: float) -> None:
     record(made.site, check(made.site, Measurement(trial, values=values)), "ann", "person")
+
+
+def words(typed: str) -> list[str]:
+    """Words that a shell hands to a command."""
+    done = subprocess.run(["sh", "-c", f"printf '%s\\n' {typed}"], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
 
 
 def test_a_result_in_part_is_shown_as_incomplete_until_the_rest_has_come(pair, browsers):
@@ -129,6 +137,30 @@ def test_each_field_of_the_form_is_named_by_its_output(pair, browsers):
     page = browsers(settings_from(home=pair.settings.home), "ana").get(RESULT).text
     for name in ("price", "yield", "smoke"):
         assert f'name="sd.{name}" aria-label="standard deviation of {name}' in page
+
+
+def test_an_output_of_any_name_is_asked_for_told_and_given(tmp_path, monkeypatch, browsers):
+    name = '<b>"peel" strength$'
+    made = bench(tmp_path, CAMPAIGN.replace("name: price", f"name: '{name}'"), monkeypatch)
+    monkeypatch.setenv("FIELDCRAFT_MLFLOW", "off")
+    made.order()
+    monkeypatch.setenv("FIELDCRAFT_PEOPLE", str(people(tmp_path / "people.yaml")))
+    browser, path = browsers(settings_from(home=made.settings.home), "ana"), "/laboratory/pair/result/pair-0001"
+    (field,) = re.findall(r'name="(y\.[^"]*peel[^"]*)"', browser.get(path).text)
+    assert html.unescape(field) == f"y.{name}"
+    assert (
+        browser.post("/laboratory/upload/pair/record", {"trial": "pair-0001", "y.smoke": "1"}, files={}).status == 303
+    )
+    (asked,) = re.findall(r"fieldcraft record pair-0001 (.*)' takes the rest", made.run("queue", "pair")[1])
+    assert words(asked) == ["--value", f"{name}=NUMBER", "--value", "yield=NUMBER"]
+    for value, status in (("2", 303), ("3", 422)):
+        fields = {"trial": "pair-0001", html.unescape(field): value}
+        answer = browser.post("/laboratory/upload/pair/record", fields, files={})
+        assert answer.status == status
+    (told,) = re.findall(r"fieldcraft correct (.*) --reason", html.unescape(answer.text))
+    assert words(told) == ["pair-0001", "--value", f"{name}=3.0"]
+    page = browser.get(path)
+    assert f"{name} measured already 2 EUR recorded by ana" in page.said and "<b>&#34;" not in page.text
 
 
 def test_trials_of_the_front_are_marked_where_they_stand(pair, browsers):

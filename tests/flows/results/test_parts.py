@@ -167,6 +167,14 @@ def test_a_correction_of_parts_that_changes_nothing_known_is_refused(oven, word,
     assert len(oven.ledger.results("oven-0001")) == 1
 
 
+def test_who_retracts_a_part_is_told_how_it_is_changed(oven):
+    oven.run("record", "oven-0001", "--value", "strength=50")
+    status, _, error = oven.run("retract", "oven-0001", "--reason", "of another sample")
+    assert status == 2
+    assert "oven-0001 has no whole result to retract, only strength. What is wrong is corrected: 'fieldcraft" in error
+    assert len(oven.ledger.results("oven-0001")) == 1
+
+
 def test_a_table_that_contradicts_a_part_or_itself_is_refused_whole(oven):
     oven.run("record", "oven-0002", "--value", "strength=50")
     for name, table in (
