@@ -2,6 +2,8 @@
 
 import difflib
 import math
+import re
+import shlex
 import time
 import unicodedata
 from collections.abc import Iterable
@@ -51,6 +53,14 @@ def quoted(value: object) -> str:
 def shown(word: str) -> str:
     """A word for an error without quotes, such as a place or an argument, cut like a quoted value."""
     return word if len(word) <= QUOTED else f"{word[: QUOTED - 3]}..."
+
+
+def stated(name: str, value: str) -> str:
+    """``--value strength=50``, for a command line; in double quotes where a shell would take it apart."""
+    word = f"{name}={value}"
+    if shlex.quote(word) != word:
+        word = '"' + re.sub(r'(["\\$`])', r"\\\1", word) + '"'
+    return f"--value {word}"
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:

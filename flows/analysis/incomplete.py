@@ -29,16 +29,21 @@ class KnownOutput:
 
 
 def known_outputs(results: Sequence[Result], attempt: int) -> dict[str, KnownOutput]:
-    """Outputs that the parts of an attempt gave, from a trial's results, oldest first; the latest value counts."""
+    """Outputs that the parts of an attempt gave, from a trial's results, oldest first; the latest value counts.
+
+    The last part has the outputs of all. One that it lacks was hidden by a part of an earlier version, and is asked for
+    again.
+    """
     known: dict[str, KnownOutput] = {}
-    for part in (each for each in results if each.verdict == "partial" and each.attempt == attempt):
+    parts = [each for each in results if each.verdict == "partial" and each.attempt == attempt]
+    for part in parts:
         for name, value in part.outputs.items():
             said = known.get(name)
             if said is None or said.value != value:
                 known[name] = KnownOutput(value, part.sd.get(name), part.by, part.created)
             elif name in part.sd:
                 known[name] = replace(said, sd=part.sd[name])
-    return known
+    return {name: output for name, output in known.items() if name in parts[-1].outputs}
 
 
 @dataclass(frozen=True)

@@ -164,13 +164,17 @@ class OpenCampaign(DecidedCampaign):
                 field=field if field is None or isinstance(field, Path) else _file(field, Path(folder)),
                 note=note,
             )
+            corrected = ""
             if others := contradicted(told, told.attempt, site.ledger.results(trial), measured.values):
-                again = dataclasses.replace(measured, values={name: measured.values[name] for name in others})
-                said = self._corrected(site, again, person.name, reason)
+                check_correction(site, measured)  # all of it, before a part of it is kept
+                values, sd = ({n: of[n] for n in others if n in of} for of in (measured.values, measured.sd))
+                again = dataclasses.replace(measured, values=values, sd=sd)
+                corrected = self._corrected(site, again, person.name, reason)
                 if len(others) == len(measured.values):
-                    return said
+                    return corrected
             if told.state is not TrialState.COMPLETED or measured.values.items() <= (told.outputs or {}).items():
-                return record(site, check(site, measured), person.name, "notebook").text
+                done = record(site, check(site, measured), person.name, "notebook")
+                return f"{corrected} {done.text}".strip()
             return self._corrected(site, measured, person.name, reason)
 
     def _corrected(self, site: Site, measured: Measurement, by: str, reason: str) -> str:

@@ -37,6 +37,7 @@ _WHAT_HAPPENED: Mapping[TrialState, str] = {
     TrialState.REJECTED: "rejected",
     TrialState.HELD: "held for a person",
 }
+_WORDS: Mapping[str, str] = {"edit": "edited", "propose": "proposed", "import": "imported"}
 
 
 class Overtaken(FieldcraftError):
@@ -298,12 +299,16 @@ def _decision(ledger: Ledger, trial: Trial) -> str:
     event = next(event for event in reversed(events) if _moves(event))
     reason = one_line(event.reason)
     why = f" ({reason[:200]})" if reason else ""
-    what = "edited" if event.action == "edit" else _WHAT_HAPPENED[event.after or trial.state]
-    if event.action in ("propose", "import"):
-        what = "proposed" if event.action == "propose" else "imported"
+    what = _WORDS.get(event.action) or _WHAT_HAPPENED[event.after or trial.state]
+    if _is_part(event):
+        what = "given a part of its result"
     return f"was {what} by {one_line(event.by)} {ago(event.created, time.time())} ago{why}"
 
 
 def _moves(event: Event) -> bool:
-    """True if the event changed the trial's state or design."""
-    return event.action == "edit" or (event.after is not None and event.after != event.before)
+    """True if the event changed the trial's state or design, or what is known of its result."""
+    return event.action == "edit" or _is_part(event) or (event.after is not None and event.after != event.before)
+
+
+def _is_part(event: Event) -> bool:
+    return event.details.get("verdict") == "partial"

@@ -91,7 +91,7 @@ def _part(
     """Append a part with other values of outputs that are known."""
     measurement, last = ready.measurement, parts[-1]
     known = known_outputs(parts, trial.attempt)
-    if new := [name for name in ready.values if name not in known]:
+    if new := [name for name in {**ready.values, **measurement.sd} if name not in known]:
         raise InputError(
             f"{trial.id}: {', '.join(new)} is not known yet, so there is nothing to correct: record it. Known are "
             f"{', '.join(known)}. Nothing was changed."
@@ -130,7 +130,13 @@ def retract(site: Site, trial_id: str, by: str, reason: str) -> Corrected:
 
     def write() -> Corrected:
         trial = site.ledger.trial(trial_id)
-        old = _counting(trial, site.ledger.results(trial_id))
+        results = site.ledger.results(trial_id)
+        if parts := _parts(trial, results):
+            raise InputError(
+                f"{trial.id} has no whole result to retract, only {', '.join(parts[-1].outputs)}. What is wrong is "
+                f"corrected: 'fieldcraft correct {trial.id} --value NAME=NUMBER --reason ...', or at the desk."
+            )
+        old = _counting(trial, results)
         done, new = site.ledger.correct(trial.id, trial.expect, old.id, None, None, by, reason, {})
         return _told(site.ledger, done, old, new)
 

@@ -137,7 +137,9 @@ def record_file(site: Site, file: Path, by: str, source: str, within: Path | Non
             recorded.append(record(site, checked, by, source))
         except InputError as error:  # somebody recorded something else while the file was checked
             if recorded:
-                raise _RecordedInPart(f"{error} The {counted(len(recorded), 'result')} before it stay.") from error
+                done = f"{counted(len(recorded), 'result')} of the file {'was' if len(recorded) == 1 else 'were'}"
+                stays = f"{done} recorded before that, and stay{'s' * (len(recorded) == 1)}."
+                raise _RecordedInPart(f"{error} {stays}") from error
             raise
     iterations = {site.ledger.trial(one.trial).iteration for one in recorded}
     waiting = [t.id for t in site.ledger.trials(site.name, states=_OUT) if t.iteration in iterations]

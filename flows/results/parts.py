@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from fieldcraft.flows.analysis.incomplete import KnownOutput, known_outputs
 from fieldcraft.flows.errors import InputError
-from fieldcraft.flows.text import clock, one_line
+from fieldcraft.flows.text import clock, one_line, stated
 from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.storage.records import TRANSITIONS, Result, Trial, TrialState
 
@@ -64,7 +64,7 @@ def require_agreement(
         f"the known {_said(campaign, name, known)} is not the {_quantity(campaign, name, value)} given now"
         for name, (known, value) in others.items()
     ]
-    values = " ".join(f"--value {name}={value!r}" for name, (_, value) in others.items())
+    values = " ".join(stated(name, f"{value!r}") for name, (_, value) in others.items())
     raise InputError(
         f"{where}{trial.id}: {'; '.join(said)}. Nothing was recorded. If the known value is right, leave "
         f"{' and '.join(others)} out. If it is wrong, correct it: 'fieldcraft correct {trial.id} {values} --reason "

@@ -159,10 +159,10 @@ def check_correction(site: Site, measurement: Measurement) -> CheckedMeasurement
     trial = known_trial(site.ledger, measurement.trial)
     counting = standing(site.ledger.results(trial.id)).get(trial.id)
     checked = _sound(site, trial, measurement, counting.attempt if counting else trial.attempt)
-    if not (checked.values or measurement.ran):
+    if not (checked.values or measurement.sd or measurement.ran):
         raise InputError(
-            f"{measurement.trial}: nothing to correct. Give --value, --ran or --field; 'fieldcraft record' with the "
-            "same values and --sd states another standard deviation."
+            f"{measurement.trial}: nothing to correct. Give another value, standard deviation, variable as run or "
+            "field (--value, --sd, --ran, --field)."
         )
     return checked
 
@@ -382,7 +382,8 @@ def _said(
         case "duplicate":
             text = f"{trial.id}: a duplicate; it is {trial.state} with these values already, nothing was changed."
         case _:
-            remedy = "; 'fieldcraft correct' changes that" if trial.state is TrialState.COMPLETED else ""
+            way = f"; 'fieldcraft correct' or the form of {trial.id} at the desk changes that"
+            remedy = way if trial.state is TrialState.COMPLETED else ""
             text = f"{trial.id}: kept as superseded; it is {trial.state} ({counts or 'no value'} counts{remedy})."
     return Recorded(trial.id, trial.state, verdict, result, missing, text, warnings)
 

@@ -303,8 +303,9 @@ class Ledger(Queries, Custody, Protocol):
         the same details too is not even stored again. Superseded: any other (ABANDONED, an earlier attempt, another
         value) is stored and moves nothing.
         Partial: marked by the caller, where it would have been accepted: stored, and the trial gets a new version, so
-        that who recorded on what they had read before is told (``StaleTrial``) and adds up the parts again. A part that
-        repeats one with the same details is not stored again. The caller gives the outputs of all parts of the attempt.
+        that who recorded on what they had read before is told (``StaleTrial``) and adds up the parts again; the time of
+        its last change stays. A part that repeats one with the same details is not stored again. The caller gives the
+        outputs of all parts of the attempt.
 
         Args:
             trial_id: The trial.

@@ -98,6 +98,7 @@ def test_a_part_is_recorded_only_by_who_has_seen_the_parts_before_it(ledger, sta
     trial = trial_in(ledger, state)
     after = add_part(ledger, trial, y=1.5)
     assert (after.state, after.version, after.outputs) == (state, trial.version + 1, None)
+    assert after.updated == trial.updated  # when its attempt was sent, held or failed
     for partial in (True, False):
         with pytest.raises(StaleTrial, match="is no longer"):
             ledger.record(trial.id, trial.expect, {"z": 2.5}, None, "test", "person", {}, partial=partial)

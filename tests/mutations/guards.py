@@ -258,7 +258,7 @@ GUARDS = (
     Guard(
         "a part is a new version",
         "storage/ledgers/operations/results.py",
-        "        after = swap(connection, before, before.state)\n",
+        "        after = swap(connection, before, before.state, updated=before.updated)\n",
         "        after = before\n",
         f"{_RESULTS}::test_a_part_is_recorded_only_by_who_has_seen_the_parts_before_it[sqlite-RUNNING]",
         r"At index 1 diff",

@@ -57,7 +57,7 @@ def swap(connection: Connection, before: Trial, to: TrialState, **changes: objec
     """Change a trial's version in one statement that takes effect only on the row that was read."""
     if to in _CLEARS_FAILURE:
         changes["failure"] = None
-    changes |= {"state": to.value, "version": before.version + 1, "updated": time.time()}
+    changes = {"updated": time.time(), **changes, "state": to.value, "version": before.version + 1}
     of = {"swapped": before.id, "from_state": before.state.value, "from_version": before.version}
     row = connection.execute(_SWAP, changes | of).mappings().first()
     if row is None:

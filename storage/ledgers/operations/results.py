@@ -69,7 +69,7 @@ def record(
         ended = ended or budget.supplement(connection, before, cost, seconds)
         after = swap(connection, before, TrialState.COMPLETED, **_counted(result), **budget.added(before, ended))
     elif verdict == "partial":  # a new version: of two who record parts at once, the later has to see the earlier part
-        after = swap(connection, before, before.state)
+        after = swap(connection, before, before.state, updated=before.updated)
     if after.version != before.version and after.state in SETTLED:
         add_outbox(connection, after.campaign, "trial", after)
     told = {"result": result.id, "attempt": result.attempt, "verdict": verdict, "digest": result.digest}

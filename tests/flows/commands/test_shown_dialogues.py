@@ -80,7 +80,7 @@ def hold(block: str, home: Path, places: dict[str, str] | None = None) -> None:
 def test_the_dialogues_with_people_and_the_laboratory_are_as_their_pages_show_them(tmp_path, monkeypatch):
     monkeypatch.setenv("FIELDCRAFT_MLFLOW", "off")
     monkeypatch.chdir(tmp_path)
-    campaign, imported, before, first, rows, taken, again, mistakes = blocks("docs/laboratory.md")
+    campaign, imported, before, first, rows, taken, again, pair, mistakes = blocks("docs/laboratory.md")
     (tmp_path / "oven.yaml").write_text(campaign)
     (tmp_path / "before.csv").write_text(before)
     home = tmp_path / "runs"
@@ -97,6 +97,8 @@ def test_the_dialogues_with_people_and_the_laboratory_are_as_their_pages_show_th
     hold(again, home)
     answer(["fieldcraft", "iterate", "oven"], home)
     hold(mistakes, home)
+    (tmp_path / "pair.yaml").write_text(pair)
+    assert "pair.yaml: valid: gp_ehvi stands for: " in answer(["fieldcraft", "check", "pair.yaml"], home)
     glue, said, *_ = blocks("docs/people.md")
     (tmp_path / "glue.yaml").write_text(glue)
     hold(said, home)

@@ -1,6 +1,8 @@
 """Several objectives at the desk: all are predicted on a card, and what is known in part is shown as incomplete."""
 
+import html
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -28,6 +30,7 @@ approval: batch
 dispatcher: {kind: lab}
 budget: {trials: 4}
 """
+RESULT = "/laboratory/pair/result/pair-0002"
 
 
 @pytest.fixture
@@ -44,6 +47,12 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 def tell(made: Bench, trial: str, **values: float) -> None:
     record(made.site, check(made.site, Measurement(trial, values=values)), "ann", "person")
+
+
+def words(typed: str) -> list[str]:
+    """Words that a shell hands to a command."""
+    done = subprocess.run(["sh", "-c", f"printf '%s\\n' {typed}"], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
 
 
 def test_a_result_in_part_is_shown_as_incomplete_until_the_rest_has_come(pair, browsers):
@@ -99,6 +108,59 @@ def test_at_the_desk_a_part_with_another_value_is_refused_and_corrected_with_a_r
     assert browser.post("/laboratory/upload/pair/correct", fields, files={}).status == 303
     assert "pair-0002: corrected to price 1.5 EUR (result 3 replaces 2)" in browser.get("/laboratory/pair").said
     assert "price measured already 1.5 EUR recorded by ana, " in browser.get("/laboratory/pair/result/pair-0002").said
+
+
+def test_a_form_with_a_standard_deviation_alone_states_it_for_what_is_measured_already(pair, browsers):
+    browser = browsers(settings_from(home=pair.settings.home), "ana")
+    fields = {"trial": "pair-0002", "sd.price": "0.25", "reason": "of five weighings"}
+    assert browser.post("/laboratory/upload/pair/correct", fields, files={}).status == 303
+    assert pair.ledger.results("pair-0002")[-1].sd == {"price": 0.25}
+    assert "price measured already 1.25 ± 0.25 EUR recorded by ann, " in browser.get(RESULT).said
+    answer = browser.post("/laboratory/upload/pair/correct", {**fields, "sd.yield": "1"}, files={})
+    assert answer.status == 422 and "pair-0002: yield is not known yet, so there is nothing to correct" in answer.said
+    whole = {"trial": "pair-0001", "sd.yield": "0.5", "reason": "of five weighings"}
+    assert browser.post("/laboratory/upload/pair/correct", whole, files={}).status == 303
+    (_, last) = pair.ledger.results("pair-0001")
+    assert (last.verdict, last.outputs["yield"], last.sd) == ("accepted", 1.0, {"yield": 0.5})
+    assert pair.ledger.check() == []
+
+
+def test_a_form_of_a_trial_that_was_completed_meanwhile_says_where_its_value_is_changed(pair, browsers):
+    browser = browsers(settings_from(home=pair.settings.home), "ana")
+    browser.post("/laboratory/upload/pair/record", {"trial": "pair-0001-1", "y.price": "3"}, files={})
+    assert (
+        "'fieldcraft correct' or the form of pair-0001 at the desk changes that" in browser.get("/laboratory/pair").said
+    )
+
+
+def test_each_field_of_the_form_is_named_by_its_output(pair, browsers):
+    page = browsers(settings_from(home=pair.settings.home), "ana").get(RESULT).text
+    for name in ("price", "yield", "smoke"):
+        assert f'name="sd.{name}" aria-label="standard deviation of {name}' in page
+
+
+def test_an_output_of_any_name_is_asked_for_told_and_given(tmp_path, monkeypatch, browsers):
+    name = '<b>"peel" strength$'
+    made = bench(tmp_path, CAMPAIGN.replace("name: price", f"name: '{name}'"), monkeypatch)
+    monkeypatch.setenv("FIELDCRAFT_MLFLOW", "off")
+    made.order()
+    monkeypatch.setenv("FIELDCRAFT_PEOPLE", str(people(tmp_path / "people.yaml")))
+    browser, path = browsers(settings_from(home=made.settings.home), "ana"), "/laboratory/pair/result/pair-0001"
+    (field,) = re.findall(r'name="(y\.[^"]*peel[^"]*)"', browser.get(path).text)
+    assert html.unescape(field) == f"y.{name}"
+    assert (
+        browser.post("/laboratory/upload/pair/record", {"trial": "pair-0001", "y.smoke": "1"}, files={}).status == 303
+    )
+    (asked,) = re.findall(r"fieldcraft record pair-0001 (.*)' takes the rest", made.run("queue", "pair")[1])
+    assert words(asked) == ["--value", f"{name}=NUMBER", "--value", "yield=NUMBER"]
+    for value, status in (("2", 303), ("3", 422)):
+        fields = {"trial": "pair-0001", html.unescape(field): value}
+        answer = browser.post("/laboratory/upload/pair/record", fields, files={})
+        assert answer.status == status
+    (told,) = re.findall(r"fieldcraft correct (.*) --reason", html.unescape(answer.text))
+    assert words(told) == ["pair-0001", "--value", f"{name}=3.0"]
+    page = browser.get(path)
+    assert f"{name} measured already 2 EUR recorded by ana" in page.said and "<b>&#34;" not in page.text
 
 
 def test_trials_of_the_front_are_marked_where_they_stand(pair, browsers):

@@ -294,6 +294,20 @@ def test_a_part_that_is_told_again_with_another_value_is_corrected(tmp_path):
     assert told[-1].outputs == {"price": 3.0, "strength": 4.0}
 
 
+def test_a_part_stays_as_it_is_where_something_beside_its_new_value_is_wrong(tmp_path):
+    goals = {"minimize": {"price": "EUR"}, "maximize": {"strength": "MPa"}}
+    campaign = fc.campaign("both", home=tmp_path, space={"x": (0.0, 1.0)}, **goals, algorithm=SOBOL, budget=3)
+    (trial,) = campaign.ask(1).index
+    campaign.tell(trial, {"price": 1.0})
+    for name, value in (("strength", float("nan")), ("strenght", 4.0)):
+        with pytest.raises(InputError, match=name):
+            campaign.tell(trial, {"price": 2.0, name: value})
+    assert len(open_ledger(tmp_path / "ledger.sqlite").results(trial)) == 1
+    said = campaign.tell(trial, {"price": 3.0, "strength": 4.0}, sd={"price": 0.1, "strength": 0.2})
+    assert f"{trial}: corrected (result 2 replaces 1)." in said and "it is COMPLETED" in said
+    assert open_ledger(tmp_path / "ledger.sqlite").results(trial)[-1].sd == {"price": 0.1, "strength": 0.2}
+
+
 def test_decisions_are_bound_to_what_was_shown(rod, tmp_path):
     campaign = rod(approval="human")
     asked = campaign.ask(3)

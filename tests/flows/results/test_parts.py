@@ -12,9 +12,12 @@ from bench import OVEN_CAMPAIGN, Bench, bench, ordered
 from fieldcraft.flows.analysis.incomplete import KnownOutput, known_outputs
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.files.tables import Measurement
+from fieldcraft.flows.people.decisions import Overtaken, one_winner
+from fieldcraft.flows.results import inbox
 from fieldcraft.flows.results.inbox import collect
-from fieldcraft.flows.results.record import check, record
+from fieldcraft.flows.results.record import CheckedMeasurement, check, kept, record
 from fieldcraft.flows.text import clock
+from fieldcraft.flows.wiring.context import Site
 from fieldcraft.storage.records import TrialState
 
 CONTRADICTS = (
@@ -164,6 +167,14 @@ def test_a_correction_of_parts_that_changes_nothing_known_is_refused(oven, word,
     assert len(oven.ledger.results("oven-0001")) == 1
 
 
+def test_who_retracts_a_part_is_told_how_it_is_changed(oven):
+    oven.run("record", "oven-0001", "--value", "strength=50")
+    status, _, error = oven.run("retract", "oven-0001", "--reason", "of another sample")
+    assert status == 2
+    assert "oven-0001 has no whole result to retract, only strength. What is wrong is corrected: 'fieldcraft" in error
+    assert len(oven.ledger.results("oven-0001")) == 1
+
+
 def test_a_table_that_contradicts_a_part_or_itself_is_refused_whole(oven):
     oven.run("record", "oven-0002", "--value", "strength=50")
     for name, table in (
@@ -176,3 +187,36 @@ def test_a_table_that_contradicts_a_part_or_itself_is_refused_whole(oven):
         assert why.endswith("Nothing of this file was recorded: mend it and drop it again.\n")
     assert "strength of oven-0001 is 31.0 here and 30.0 at " in why
     assert [result.trial for result in oven.ledger.campaign_results("oven")] == ["oven-0002"]
+
+
+def test_parts_that_hid_each_other_in_an_earlier_version_are_asked_for_again_and_complete_the_trial(oven):
+    for outputs in ({"strength": 50.0}, {"porosity": -1.0}):  # of two people at once, neither of whom saw the other's
+        expect = oven.ledger.trial("oven-0001").expect
+        oven.ledger.record("oven-0001", expect, outputs, None, "ana", "person", {}, 1, partial=True)
+    error = oven.run("record", "oven-0001")[2]
+    assert "Measured already: porosity -1.0 % (recorded by ana, " in error and "Still missing: strength." in error
+    assert "--value strength=NUMBER' takes the rest" in oven.run("queue", "oven")[1]
+    assert oven.run("record", "oven-0001", "--value", "strength=50")[0] == 0
+    assert oven.ledger.trial("oven-0001").outputs == {"strength": 50.0, "porosity": -1.0}
+
+
+def test_who_decides_on_a_trial_that_got_a_part_meanwhile_is_told_of_the_part(oven):
+    seen = oven.ledger.trial("oven-0001")
+    record(oven.site, check(oven.site, Measurement("oven-0001", values={"strength": 50.0})), "ana", "person")
+    said = r"oven-0001 was given a part of its result by ana \d s ago \(person\)\. Nothing was changed\."
+    with pytest.raises(Overtaken, match=said), one_winner(oven.ledger, [seen]):
+        oven.ledger.move(seen.id, TrialState.ABANDONED, seen.expect, "ben", "it broke")
+
+
+def test_a_line_that_is_contradicted_while_its_table_is_recorded_says_what_was_recorded_before_it(oven, monkeypatch):
+    def contradicted(site: Site, one: CheckedMeasurement) -> CheckedMeasurement:
+        if one.measurement.trial == "oven-0002":
+            record(site, check(site, Measurement("oven-0002", values={"strength": 50.0})), "ana", "person")
+        return kept(site, one)
+
+    monkeypatch.setattr(inbox, "kept", contradicted)
+    oven.drop("monday.csv", "trial,strength\noven-0001,30\noven-0002,51\n")
+    collect(oven.site, oven.site.campaign.dispatcher)
+    why = (oven.results / "refused" / "monday.csv.why.txt").read_text()
+    assert why.endswith("1 result of the file was recorded before that, and stays.\nMend it and drop it again.\n")
+    assert oven.ledger.results("oven-0001")[0].outputs == {"strength": 30.0}

@@ -401,10 +401,8 @@ def test_a_retracted_result_counts_for_nothing_until_it_is_given_again(oven):
         (["correct", "oven-0001", "--value", "strength=1", "--reason", "x"], "oven-0001 is RUNNING: it has no result"),
         (["retract", "oven-0001", "--reason", "x"], "oven-0001 is RUNNING: it has no result that counts"),
         (["correct", "oven-0001", "--reason", "x"], "nothing to correct"),
-        (
-            ["correct", "oven-0001", "--sd", "strength=1", "--reason", "x"],
-            "'fieldcraft record' with the same values and --sd",
-        ),
+        (["correct", "oven-0001", "--sd", "strength=1", "--reason", "x"], "oven-0001 is RUNNING: it has no result"),
+        (["correct", "oven-0001", "--sd", "strengh=1", "--reason", "x"], "Did you mean 'strength'?"),
         (["correct", "oven-0009", "--value", "strength=1", "--reason", "x"], "No trial 'oven-0009' here"),
         (["retract", "oven-0001"], "the following arguments are required: --reason"),
     ],

@@ -342,6 +342,20 @@ def test_objective_constraints_violation_and_feasibility_are_shown_apart(
     assert values(campaign, "total.failed_infeasible") == [(2, 1.0), (3, 1.0)]
 
 
+def test_a_part_of_a_failed_trials_result_leaves_the_time_of_its_failure(
+    ledger: Ledger, uri: str, fields: FieldStore
+) -> None:
+    create(ledger)
+    gone, after = (start(ledger, trial) for trial in propose(ledger, 0, 1.0, 2.0))
+    failed = ledger.move(gone.id, TrialState.FAILED, gone.expect, "test", "does not close", failure="infeasible")
+    complete(ledger, after, cost=2.0, g=-1.0)
+    ledger.record(gone.id, failed.expect, {"g": 0.5}, None, "ana", "person", {}, partial=True)
+    Tracker(uri, fields, lambda campaign: Objective("cost", maximize=False, constraints=("g",))).export(ledger)
+    runs = shown(uri)
+    assert values(runs["campaign:heat"], "total.failed_infeasible") == [(0, 1.0), (1, 1.0)]
+    assert runs[f"trial:{gone.id}"]["times"][1] == int(failed.updated * 1000)
+
+
 def export_in_child(tmp_path: Path, uri: str, die_at: str) -> int:
     """Export in a forked process that kills itself at ``die_at``; its exit status, negative for a signal."""
     pid = os.fork()
