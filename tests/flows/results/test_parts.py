@@ -1,6 +1,7 @@
 """Results in parts that several people record: they add up, and a part that says otherwise is refused."""
 
 import multiprocessing
+import os
 import shutil
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -48,6 +49,7 @@ def said_by(oven: Bench, gate: Barrier, person: str, output: str) -> None:
         checked = check(oven.site, Measurement(f"oven-000{n}", values={output: float(n)}))
         gate.wait(60)
         record(oven.site, checked, person, "person")
+    os._exit(0)  # what other tests have left in this process to be done at its exit is not this child's
 
 
 def test_two_processes_that_record_different_outputs_at_once_complete_the_trials(oven):
