@@ -370,7 +370,8 @@ def test_the_table_the_page_and_the_picture_show_the_front(ended, tmp_path):
     page = (tmp_path / "kiln.html").read_text()
     assert "Maximise strength in MPa, minimise price in EUR of problem kiln" in page
     assert ">Front</h2>" in page and "Best so far" not in page and "best result" not in page
-    assert "hypervolume of the front, reference inferred" in page and "those of price are not shown" in page
+    assert "hypervolume of the front, reference inferred" in page
+    assert "Predicted against simulated: strength" in page and "Predicted against simulated: price" in page
 
 
 def test_two_campaigns_compare_by_hypervolume_within_one_reference(ended, tmp_path):
