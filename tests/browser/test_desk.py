@@ -230,19 +230,19 @@ def test_results_are_entered_corrected_and_uploaded(site, enter, tmp_path):
     page.goto("/laboratory")
     page.get_by_label("Scan or type an order").fill("glue-0007-1")
     page.keyboard.press("Enter")
-    expect(page.get_by_label("strength [MPa]")).to_be_focused()
+    expect(page.get_by_label("strength [MPa]", exact=True)).to_be_focused()
     page.keyboard.type("33.5")
     page.get_by_label("standard deviation").fill("wide")
     page.get_by_role("button", name="Record").click()
     expect(page.get_by_role("alert")).to_contain_text("sd of strength")
-    expect(page.get_by_label("strength [MPa]")).to_have_value("33.5")
+    expect(page.get_by_label("strength [MPa]", exact=True)).to_have_value("33.5")
     page.get_by_label("standard deviation").fill("0.4")
     page.get_by_text("It was run otherwise than asked").click()
     page.get_by_label("heat [degC]").fill("61")
     page.get_by_role("button", name="Record").click()
     expect(page.locator("#said")).to_contain_text("glue-0007: recorded, strength 33.5 MPa")
     page.get_by_role("link", name="correct or retract glue-0007").click()
-    page.get_by_label("strength [MPa]").fill("34.5")
+    page.get_by_label("strength [MPa]", exact=True).fill("34.5")
     page.get_by_label("Reason of the correction").fill("misread")
     page.get_by_role("button", name="Correct").click()
     expect(page.locator("#said")).to_contain_text("corrected to strength 34.5 MPa")
@@ -335,12 +335,12 @@ def test_a_result_whose_answer_is_lost_is_not_sent_again(site, enter):
     page, sent = enter("ana"), []
     page.route("**/correct", lambda route: (sent.append(route.request.url), route.abort()))
     page.goto("/laboratory/glue/result/glue-0003")
-    page.get_by_label("strength").fill("33")
+    page.get_by_label("strength [MPa]", exact=True).fill("33")
     page.get_by_label("Reason of the correction").fill("misread")
     page.keyboard.press("Enter")
     expect(page.locator(".told")).to_contain_text("Look whether this was recorded")
     expect(page.get_by_role("button", name="Correct")).to_be_enabled()
-    assert len(sent) == 1 and page.get_by_label("strength").input_value() == "33"
+    assert len(sent) == 1 and page.get_by_label("strength [MPa]", exact=True).input_value() == "33"
 
 
 def test_a_page_goes_on_once_the_desk_is_back(site, chromium):
