@@ -53,6 +53,9 @@ page names the commit that it ran: later changes of `auto` are not in its figure
 _BEHIND = """Where `auto` is behind the best of them by more than two standard errors of the difference, over the seeds
 that both have finished, or at all where one seed tells no error:"""
 
+_NOWHERE = """`auto` is nowhere behind the best of them by more than two standard errors of the difference, over the seeds that
+both have finished."""
+
 _NONE = "none feasible in some"
 
 _LEFT = """What the rest would cost is what the campaigns that ended cost a trial: of the same algorithm on the same
@@ -191,8 +194,8 @@ def _against(claims: Claims, studies: Mapping[str, Any]) -> Iterator[str]:
         ]
         for each in behind("auto", rivals, studies)
     ]
+    yield _BEHIND if lines else _NOWHERE
     if lines:
-        yield _BEHIND
         yield _table(["study", "problem", "`auto`", "best", "error of the difference", "why"], lines)
 
 
