@@ -53,8 +53,8 @@ page names the commit that it ran: later changes of `auto` are not in its figure
 _BEHIND = """Where `auto` is behind the best of them by more than two standard errors of the difference, over the seeds
 that both have finished, or at all where one seed tells no error:"""
 
-_NOWHERE = """`auto` is nowhere behind the best of them by more than two standard errors of the difference, over the seeds that
-both have finished."""
+_NOWHERE = """`auto` is nowhere behind the best of them by more than two standard errors of the difference, over the
+seeds that both have finished."""
 
 _NONE = "none feasible in some"
 
