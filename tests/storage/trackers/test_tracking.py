@@ -353,7 +353,7 @@ def test_a_part_of_a_failed_trials_result_leaves_the_time_of_its_failure(
     Tracker(uri, fields, lambda campaign: Objective("cost", maximize=False, constraints=("g",))).export(ledger)
     runs = shown(uri)
     assert values(runs["campaign:heat"], "total.failed_infeasible") == [(0, 1.0), (1, 1.0)]
-    assert runs[f"trial:{gone.id}"]["times"][1] == int(failed.updated * 1000)
+    assert runs[f"trial:{gone.id}"]["times"][1] == round(failed.updated * 1000)
 
 
 def export_in_child(tmp_path: Path, uri: str, die_at: str) -> int:
