@@ -305,8 +305,9 @@ def _take(site: Site, file: Path) -> Batch:
         return Batch((), ())
     except (InputError, FieldError, InvalidRecord) as error:
         if before is not None and _stamp(file) == before:
-            kept_back = "" if isinstance(error, _RecordedInPart) else "Nothing of this file was recorded: "
-            _put(file, "refused", "why", [f"{error}", f"{kept_back}mend it and drop it again.".capitalize()])
+            nothing = "Nothing of this file was recorded: mend it and drop it again."
+            in_part = isinstance(error, _RecordedInPart)
+            _put(file, "refused", "why", [f"{error}", "Mend it and drop it again." if in_part else nothing])
             tell("refused", file=one_line(file.name), reason=str(error))
         return Batch((), ())
     for one in batch.recorded:

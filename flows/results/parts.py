@@ -14,17 +14,22 @@ def completes(trial: Trial, attempt: int) -> bool:
     return attempt == trial.attempt and TrialState.COMPLETED in TRANSITIONS[trial.state]
 
 
+def measured_so_far(trial: Trial, attempt: int, results: Sequence[Result]) -> dict[str, KnownOutput]:
+    """Outputs that parts of the attempt gave (see ``known_outputs``); empty where no result can complete the trial."""
+    return known_outputs(results, attempt) if completes(trial, attempt) else {}
+
+
 def contradicted(
     trial: Trial, attempt: int, results: Sequence[Result], given: Mapping[str, float]
 ) -> dict[str, tuple[KnownOutput, float]]:
     """Given outputs of which a part of the attempt has another value: what is known and what is given, by name."""
-    known = known_outputs(results, attempt) if completes(trial, attempt) else {}
+    known = measured_so_far(trial, attempt, results)
     return {name: (known[name], value) for name, value in given.items() if name in known and known[name].value != value}
 
 
 def known_text(campaign: Campaign, trial: Trial, attempt: int, results: Sequence[Result]) -> str:
     """`` Measured already: price 0.4 EUR (recorded by ann, ...). Still missing: strength.``; empty without a part."""
-    known = known_outputs(results, attempt) if completes(trial, attempt) else {}
+    known = measured_so_far(trial, attempt, results)
     missing = [output.name for output in campaign.problem.measured if output.name not in known]
     measured = ", ".join(_said(campaign, name, output) for name, output in known.items())
     return f" Measured already: {measured}. Still missing: {', '.join(missing)}." if known else ""

@@ -247,7 +247,7 @@ def parse(data: Mapping[str, Any], source: str = "") -> CampaignSpec | NamedSpec
         InputError: a key is missing, misspelt or has an impossible value.
     """
     if {"problems", "algorithms"} <= data.keys():
-        raise InputError("problems: is a key of a study, and this is no campaign. Run the file with fieldcraft compare")
+        raise InputError("problems: is a key of a study, and this is no campaign. Run it with fieldcraft compare.")
     algorithm = data.get("algorithm")
     named = isinstance(algorithm, Mapping) and "kind" in algorithm
     faults = Faults()

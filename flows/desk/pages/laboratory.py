@@ -10,7 +10,6 @@ from fastapi import APIRouter, Request
 from starlette.datastructures import FormData, UploadFile
 from starlette.responses import RedirectResponse, Response
 
-from fieldcraft.flows.analysis.incomplete import known_outputs
 from fieldcraft.flows.desk.board import Board, Standing
 from fieldcraft.flows.desk.entering import Form, Visit, Visitor, text
 from fieldcraft.flows.desk.guard import UPLOADS
@@ -23,7 +22,7 @@ from fieldcraft.flows.jobs.keys import attempt_keys
 from fieldcraft.flows.results.correct import correct, corrected_text, retract
 from fieldcraft.flows.results.entered import entered
 from fieldcraft.flows.results.inbox import record_file
-from fieldcraft.flows.results.parts import completes
+from fieldcraft.flows.results.parts import measured_so_far
 from fieldcraft.flows.results.record import attempt_named, check, check_correction, outputs_text, record, site_for
 from fieldcraft.flows.spec.campaign_file import stored
 from fieldcraft.flows.text import one_line, quoted
@@ -104,7 +103,7 @@ def result(request: Request, visit: Visitor, name: str, word: str) -> Response:
     attempt = 1 + attempt_keys(trial).index(key) if key in attempt_keys(trial) else trial.attempt
     campaign = ledger.campaign(name)
     measured = [output for output in campaign.environment["outputs"] if not output.get("formula")]
-    known = known_outputs(results, attempt) if completes(trial, attempt) else {}
+    known = measured_so_far(trial, attempt, results)
     values = {
         "campaign": campaign,
         "trial": trial,

@@ -270,7 +270,7 @@ def study_of(data: Mapping[str, Any]) -> StudySpec:
         InputError: they describe none.
     """
     if {"problem", "algorithm"} <= data.keys():
-        raise InputError("problem: is a key of a campaign, and this is no study. Run the file with fieldcraft run")
+        raise InputError("problem: is a key of a campaign, and this is no study. Run it with fieldcraft run.")
     faults, spec = Faults(), None
     faults.found += out_of_reach(data, "algorithms")
     with faults.elsewhere():

@@ -168,12 +168,12 @@ def test_one_mistake_is_one_sentence_and_the_file_is_not_printed(tmp_path):
         (
             "check",
             "studies/quick.yaml",
-            "line 6: problems: is a key of a study, and this is no campaign. Run the file with fieldcraft compare",
+            "line 6: problems: is a key of a study, and this is no campaign. Run it with fieldcraft compare.",
         ),
         (
             "compare",
             "campaigns/heat.yaml",
-            "line 6: problem: is a key of a campaign, and this is no study. Run the file with fieldcraft run",
+            "line 6: problem: is a key of a campaign, and this is no study. Run it with fieldcraft run.",
         ),
     ],
 )
