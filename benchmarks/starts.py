@@ -27,6 +27,7 @@ from fieldcraft.models.acquisitions.log_ei import LogEI
 from fieldcraft.models.algorithm import Algorithm
 from fieldcraft.models.maximizers.multistart import Multistart
 from fieldcraft.models.observations import Array, Observations
+from fieldcraft.models.proposer import Proposer
 from fieldcraft.models.proposers.sobol import Sobol
 from fieldcraft.physics.problems.chips import Chips
 from fieldcraft.physics.simulators.chips import HeatedPlateFindiff
@@ -64,10 +65,18 @@ def starts_of(task: Task) -> Iterator[int]:
     yield from dict.fromkeys((min(2 * (d + 1), task.trials // 2), d + 1, 6, 3))
 
 
-def campaign(task: Task, method: str, start: int, seed: int) -> list[float]:
-    """Least regret of one campaign after a quarter, a half, three quarters and all of its trials."""
+def campaign(task: Task, method: str, start: int, seed: int, first: Proposer | None = None) -> list[float]:
+    """Least regret of one campaign after a quarter, a half, three quarters and all of its trials.
+
+    Args:
+        task: The function.
+        method: Name of the surrogate.
+        start: Designs to begin with.
+        seed: Seed of the campaign.
+        first: What proposes those; None for the Sobol sequence.
+    """
     space, some = task.space, 60 if isinstance(task, Heated) else 2000  # designs that sd(f) is taken from
-    X = Sobol().propose(space, 0, start, np.random.default_rng(seed))
+    X = (first or Sobol()).propose(space, 0, start, np.random.default_rng(seed))
     sd = NOISE * float(task.regret(space.sample(some, np.random.default_rng(99))).std())
     noise = sd * np.random.default_rng([seed, 7]).standard_normal(task.trials)
     algorithm = Algorithm(Sobol(), start, METHODS[method](), LogEI(), Multistart())

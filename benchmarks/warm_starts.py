@@ -7,8 +7,8 @@ variables moved by 0.5 and 1, results 1.5 times as large and 20 more. Hartmann's
 0.1: the earlier one was 0.7 times as deep and moved by 0.05. Chips (docs/fields.md), to 0.5 and 0.2 K above the best
 known design on 96 x 64 cells: the earlier plate was of another material, its conductivity 20% lower, and its exchange
 with the air 30% lower; no emulator and no field is used. Each also with an earlier campaign that has nothing to do with
-it: a wave across the space. An earlier campaign is ``gp_ei`` of 30 trials. ``auto`` then searches. It begins with
-2 (d + 1) Sobol designs; with an earlier campaign, with its best design and d more.
+it: a wave across the space. An earlier campaign is ``gp_ei`` of 30 trials. ``auto`` then searches. Each begins with
+d + 1 Sobol designs, at least six; with an earlier campaign, with its best design and d more.
 """
 
 import argparse
@@ -24,6 +24,7 @@ from emulated import OtherChips
 from fieldcraft.models.acquisitions.log_ei import LogEI
 from fieldcraft.models.algorithm import Algorithm
 from fieldcraft.models.maximizers.multistart import Multistart
+from fieldcraft.models.named_algorithm import short_start
 from fieldcraft.models.observations import Array, EarlierResults, Observations
 from fieldcraft.models.proposers.sobol import Sobol
 from fieldcraft.models.surrogates.auto import Auto
@@ -113,14 +114,14 @@ def campaign(
 
 def runs(family: Family, seed: int, limit: int, which: str) -> list[int | None]:
     """Runs until a design is within each tolerance; None beyond the limit."""
-    d = family.space.dimension
+    n = short_start(family.space.dimension)["n"]
     earlier: tuple[EarlierResults, ...] = ()
     if which != "none":
-        before = Algorithm(Sobol(), 2 * (d + 1), ExactGP(), LogEI(), Multistart())
+        before = Algorithm(Sobol(), n, ExactGP(), LogEI(), Multistart())
         X, y = campaign(family.space, family.similar if which == "similar" else wave, before, seed + 100, TRIALS)
         earlier = (EarlierResults(which, X, y[:, None]),)
-    n = 2 * (d + 1) if which == "none" else d + 1
-    algorithm = Algorithm(Sobol(), n, Auto(), LogEI(), Multistart())
+    first = n if which == "none" else min(n, family.space.dimension + 1)
+    algorithm = Algorithm(Sobol(), first, Auto(), LogEI(), Multistart())
     _, y = campaign(family.space, family.truth, algorithm, seed, limit, min(family.targets), earlier)
     best = np.minimum.accumulate(y)
     return [int(np.argmax(best <= target)) + 1 if best[-1] <= target else None for target in family.targets]

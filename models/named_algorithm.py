@@ -70,6 +70,18 @@ def start(dimension: int, proposer: str = "sobol") -> Words:
     return {"proposer": {"kind": proposer}, "n": 2 * (dimension + 1)}
 
 
+_MANY = 10
+
+MIDDLE_FIRST = ("auto", "gp_ei")
+"""Named algorithms that begin in the middle of a space of many coordinates."""
+
+
+def middle_first(dimension: int) -> Words:
+    """As many designs as ``short_start``; in ten coordinates and more the middle of the space is the first of them."""
+    said = short_start(dimension)
+    return {**said, "proposer": {"kind": "centred"}} if dimension >= _MANY else said
+
+
 def short_start(dimension: int) -> Words:
     """The designs before a Gaussian process that soon chooses better ones: d + 1, at least 6 (of one variable 4)."""
     return {"proposer": {"kind": "sobol"}, "n": max(dimension + 1, min(6, 2 * (dimension + 1)))}

@@ -14,7 +14,7 @@ from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.flows.spec.registry import build
 from fieldcraft.flows.wiring.build import rewire, wire
 from fieldcraft.models.capability import Capability, provided
-from fieldcraft.models.named_algorithm import rival
+from fieldcraft.models.named_algorithm import MIDDLE_FIRST, rival
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.rules.probability import Probability
 
@@ -130,6 +130,13 @@ def test_processes_by_themselves_start_with_d_plus_one_designs_at_least_six(dime
     }
     starts = {kind: each["start"]["n"] for kind, each in words.items()}
     assert starts == {"auto": short, "gp_ei": short, "gp_ehvi": short, "cei": long}
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_the_middle_is_the_first_design_of_many_coordinates_where_that_is_said(kind):
+    first = [named(kind)().words(dimension, 1)["start"]["proposer"]["kind"] for dimension in (2, 9, 10, 50)]
+    assert ("centred" in first) == (kind in MIDDLE_FIRST)
+    assert first == (["sobol", "sobol", "centred", "centred"] if kind in MIDDLE_FIRST else first[:1] * 4)
 
 
 @pytest.mark.parametrize("kind", CONSTRAINED)

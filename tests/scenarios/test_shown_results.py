@@ -288,6 +288,22 @@ def test_the_table_of_starts_is_that_of_the_stored_benchmark():
                 assert row[f"{method}`, {column}"] == f"{fmean(least):.3g} ({stdev(least) / 10**0.5:.2g})", row
 
 
+def test_the_table_of_the_middle_is_that_of_the_stored_benchmark():
+    found = results("benchmarks/results/middle")
+    rows = table("docs/methods.md", "problem | method | seeds | half, Sobol")
+    assert len(rows) == 24
+    for row in rows:
+        about, seeds = f"{row['problem']} | {row['method'].strip('`')}", range(int(row["seeds"]))
+        ends = {}
+        for title, first in (("Sobol", "sobol"), ("with the middle", "centred")):
+            runs = [found[f"{about} | {first} | {seed}"] for seed in seeds]
+            for column, at in (("half", 1), ("end", 3)):
+                least = [run[at] for run in runs]
+                assert row[f"{column}, {title}"] == f"{fmean(least):.3g} ({stdev(least) / len(seeds) ** 0.5:.2g})", row
+            ends[first] = [run[3] for run in runs]
+        assert int(row["better at the end"]) == sum(a > b for a, b in zip(ends["sobol"], ends["centred"], strict=True))
+
+
 def test_the_table_of_levels_is_that_of_the_stored_benchmark():
     rows = results("benchmarks/results/levels")["rows"]
     for row in table("docs/levels.md", "simulator and levels | searches"):

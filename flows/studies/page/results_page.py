@@ -15,11 +15,13 @@ from typing import Any
 
 from fieldcraft.flows.spec.registry import available
 from fieldcraft.flows.studies.page.targets import EACH, GROUPS, algorithms_of, shares
-from fieldcraft.flows.studies.plan.claims import Claim, Claims, Compared, Paper, Solvers, read_claims
+from fieldcraft.flows.studies.plan.claims import Claim, Claims, Compared, Grown, Paper, Solvers, read_claims
 from fieldcraft.flows.studies.plan.spec import cells_of, read_study
 from fieldcraft.flows.studies.scoring.standing import behind, standings
 from fieldcraft.flows.studies.scoring.verdicts import accelerations, hours_left, misses_of, rows_of, verdict_of
 from fieldcraft.flows.text import counted
+
+Rows = Sequence[Mapping[str, Any]]
 
 _HEAD = """# What the papers claim, and what was measured
 
@@ -76,10 +78,13 @@ def page(root: Path) -> str:
         file.stem: json.loads(file.read_text(encoding="utf-8"))
         for file in sorted((root / "studies" / "results").glob("*.json"))
     }
-    solved = json.loads((root / "benchmarks" / "results" / "certified.json").read_text(encoding="utf-8"))["rows"]
+    solved, growth = (
+        json.loads((root / "benchmarks" / "results" / f"{name}.json").read_text(encoding="utf-8"))["rows"]
+        for name in ("certified", "growth")
+    )
     blocks = [_HEAD]
     for paper in claims.papers:
-        blocks += _paper(paper, studies, solved)
+        blocks += _paper(paper, studies, solved, growth)
     blocks += ["## Errata", *_errata(claims)]
     blocks += ["## Against other packages", _AGAINST, *_against(claims, studies)]
     blocks += ["## Trials saved against random search", _QUICKER, *_quicker(studies)]
@@ -90,16 +95,16 @@ def page(root: Path) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def _paper(paper: Paper, studies: Mapping[str, Any], solved: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _paper(paper: Paper, studies: Mapping[str, Any], solved: Rows, growth: Rows) -> Iterator[str]:
     yield f"## {paper.title}"
     yield f"{paper.source}."
     for number, claim in enumerate(paper.claims, 1):
         yield f"### {paper.title}, claim {number}"
         yield f"{claim.stated} ({claim.where})"
-        yield from _judged(claim, studies, solved)
+        yield from _judged(claim, studies, solved, growth)
 
 
-def _judged(claim: Claim, studies: Mapping[str, Any], solved: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _judged(claim: Claim, studies: Mapping[str, Any], solved: Rows, growth: Rows) -> Iterator[str]:
     if claim.lacks is not None:
         yield f"**Not measured yet**: {claim.lacks}"
         return
@@ -107,6 +112,8 @@ def _judged(claim: Claim, studies: Mapping[str, Any], solved: Sequence[Mapping[s
         yield from _compared(claim.compared, studies.get(claim.compared.study))
     if claim.solvers is not None:
         yield _solvers(claim.solvers, solved)
+    if claim.grown is not None:
+        yield from grown(claim.grown, growth)
     if claim.differs is not None:
         yield f"Measured otherwise: {claim.differs}"
     if claim.because is not None:
@@ -148,7 +155,7 @@ def _figure(row: Mapping[str, Any] | None) -> str:
     return f"{mean}{error}{visited}, {counted(row['n'], 'seed')}"
 
 
-def _solvers(about: Solvers, rows: Sequence[Mapping[str, Any]]) -> str:
+def _solvers(about: Solvers, rows: Rows) -> str:
     found = {name: misses_of(name, about, rows) for name in (about.method, *about.baselines)}
     own, given = found[about.method]
     share = own / given
@@ -156,6 +163,23 @@ def _solvers(about: Solvers, rows: Sequence[Mapping[str, Any]]) -> str:
     verdict = f"- `{about.method}` **misses the optimum less often than {better} of {len(about.baselines)} solvers**"
     lines = [[name, str(misses), str(count)] for name, (misses, count) in found.items()]
     return f"{verdict}\n\n{_table(['solver', 'missed', 'of acquisitions'], lines)}\n\nFrom `benchmarks/certified.py`."
+
+
+def grown(about: Grown, rows: Rows) -> Iterator[str]:
+    """Verdicts on time or memory, and their table by the number of trials."""
+    names = (*about.methods, *about.baselines)
+    found = {(row["method"], row["trials"]): row[about.measure] for row in rows}
+    sizes = sorted({n for name, n in found if name in names})
+    last, said = sizes[-1], {"seconds": "CPU time", "megabytes": "memory"}[about.measure]
+    verdicts = []
+    for method in about.methods:
+        less = sum(found[method, last] < found[name, last] for name in about.baselines)
+        verdicts.append(f"- `{method}` **needs less {said} than {less} of {len(about.baselines)} at {last:,} trials**")
+    yield "\n".join(verdicts)
+    unit = {"seconds": "s", "megabytes": "MB"}[about.measure]
+    lines = [[f"{n:,}", *(f"{found[name, n]:.3g} {unit}" for name in names)] for n in sizes]
+    yield _table(["trials", *names], lines)
+    yield "From `benchmarks/growth.py`."
 
 
 def _errata(claims: Claims) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -41,6 +41,20 @@ class Solvers(Part):
     dimensions: tuple[int, ...] = Field(min_length=1)
 
 
+class Grown(Part):
+    """Rows of ``benchmarks/results/growth.json`` by which a claim on time or memory is judged.
+
+    Attributes:
+        measure: What is counted, the least being the best.
+        methods: The method's variants, each judged by itself.
+        baselines: What the paper compares with.
+    """
+
+    measure: Literal["seconds", "megabytes"]
+    methods: tuple[str, ...] = Field(min_length=1)
+    baselines: tuple[str, ...] = Field(min_length=1)
+
+
 class Claim(Part):
     """A claim of a paper: how it is judged, or what is lacking to judge it.
 
@@ -49,6 +63,7 @@ class Claim(Part):
         where: Its table, figure or section.
         compared: The campaigns that judge it.
         solvers: The optima of acquisitions that judge it.
+        grown: The time or memory of proposals that judges it.
         lacks: Why it is not measured, or what that would take.
         differs: In what the measurement is not the paper's.
         because: Why it does not hold, or holds in part only.
@@ -58,14 +73,15 @@ class Claim(Part):
     where: str
     compared: Compared | None = None
     solvers: Solvers | None = None
+    grown: Grown | None = None
     lacks: str | None = None
     differs: str | None = None
     because: str | None = None
 
     @model_validator(mode="after")
     def _judged_in_one_way(self) -> Self:
-        if sum(each is not None for each in (self.compared, self.solvers, self.lacks)) != 1:
-            raise ValueError("give exactly one of compared, solvers and lacks")
+        if sum(each is not None for each in (self.compared, self.solvers, self.grown, self.lacks)) != 1:
+            raise ValueError("give exactly one of compared, solvers, grown and lacks")
         return self
 
 

@@ -100,10 +100,10 @@ class StudyFolder:
         Raises:
             InputError: it was begun as another campaign; names the keys that differ.
         """
-        file, campaign = self.home(cell) / "campaign.json", json.loads(json.dumps(cell.campaign))
+        file = self.home(cell) / "campaign.json"
         known = _read(file, *_OF_CAMPAIGN)
-        if known and known != campaign:
-            keys = "; ".join(differing(known, campaign))
+        if known and not cell.began_as(known):
+            keys = "; ".join(differing(known, json.loads(json.dumps(cell.campaign))))
             raise InputError(
                 f"{file}: cell {cell.name!r} was begun with another campaign ({keys}). Restore these keys, or give "
                 "the study another name, or the problem or algorithm another label."

@@ -1,5 +1,6 @@
 """The study file as data: problems, algorithms, seeds, and the campaign of each cell."""
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from fieldcraft.flows.files.yaml_data import Page, read_page
 from fieldcraft.flows.spec.base import Batch, Finite, Part, Trials, at_most, faults_of, out_of_reach
 from fieldcraft.flows.spec.campaign_file import Budget, Component, Dispatch, Noise
 from fieldcraft.flows.text import suggestion
+from fieldcraft.models.named_algorithm import MIDDLE_FIRST
 
 Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_]{0,39}$")]
 Metric = Literal["regret_and_violation", "feasible_regret", "cumulative_regret", "cumulative_violation"]
@@ -27,7 +29,8 @@ class StudyStart(Part):
 
     Attributes:
         n: Number of designs.
-        proposer: Sequence they are taken from; the algorithm's when left out (for most algorithms Sobol's).
+        proposer: Sequence they are taken from. When left out it is the algorithm's, for most of them Sobol's; but none
+            begins in the middle of the space, where many test functions have their optimum.
     """
 
     n: Trials
@@ -233,7 +236,17 @@ class Cell:
         )
         words = self.algorithm.model_dump(mode="json", exclude={"label"}, exclude_none=True)
         start = self.problem.start.model_dump(mode="json", exclude_none=True)
+        if self.algorithm.kind in MIDDLE_FIRST:
+            start.setdefault("proposer", {"kind": "sobol"})
         return {"name": self.name, "seed": self.seed, **of, "algorithm": {**words, "start": start}}
+
+    def began_as(self, known: Mapping[str, Any]) -> bool:
+        """Whether data is this campaign, perhaps as versions wrote it before any algorithm began in the middle."""
+        now: dict[str, Any] = json.loads(json.dumps(self.campaign))
+        start = now["algorithm"]["start"]
+        if self.problem.start.proposer is None and known != now:
+            start.pop("proposer", None)
+        return known == now
 
 
 def cells_of(study: StudySpec) -> list[Cell]:

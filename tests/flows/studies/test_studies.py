@@ -270,6 +270,22 @@ def test_a_cell_that_was_begun_as_another_campaign_is_refused(tmp_path):
     folder.begin(cells_of(spec)[1])
 
 
+def test_no_algorithm_of_a_study_begins_in_the_middle_where_test_functions_have_their_optimum(tmp_path):
+    text = STUDY.replace("{kind: branin}", "{kind: levy, dimension: 10}").replace(
+        "  - {kind: sobol}\n", "  - {kind: gp_ei}\n"
+    )
+    spec, folder = filled(tmp_path, text, {})
+    cell = cells_of(spec)[0]
+    assert cell.campaign["algorithm"] == {"kind": "gp_ei", "start": {"n": 2, "proposer": {"kind": "sobol"}}}
+    asked = study(tmp_path, text.replace("start: {n: 2}", "start: {n: 2, proposer: {kind: centred}}"))
+    assert cells_of(asked)[0].campaign["algorithm"]["start"]["proposer"]["kind"] == "centred"
+    file = folder.home(cell) / "campaign.json"
+    file.write_text(json.dumps(cell.campaign | {"algorithm": {"kind": "gp_ei", "start": {"n": 2}}}))
+    assert folder.require_same(cell)
+    with pytest.raises(InputError, match=r"begun with another campaign \(algorithm.start.proposer"):
+        folder.require_same(cells_of(asked)[0])
+
+
 def test_a_study_that_is_refused_for_one_cell_has_changed_no_other(tmp_path):
     spec, folder = filled(tmp_path, STUDY.replace("  - {kind: sobol}\n", ""), {})
     folder.fail(cells_of(spec)[0], "it diverged")

@@ -5,8 +5,9 @@ import json
 import pytest
 
 from fieldcraft.flows.cli import main
+from fieldcraft.flows.studies.page.results_page import grown
 from fieldcraft.flows.studies.page.targets import algorithms_of, shares
-from fieldcraft.flows.studies.plan.claims import Claim, Compared, Solvers
+from fieldcraft.flows.studies.plan.claims import Claim, Compared, Grown, Solvers
 from fieldcraft.flows.studies.plan.quick import quick
 from fieldcraft.flows.studies.plan.spec import cells_of, study_of
 from fieldcraft.flows.studies.scoring.verdicts import accelerations, hours_left, misses_of, verdict_of
@@ -92,10 +93,24 @@ def test_missed_optima_are_counted_in_the_sizes_that_the_method_was_run_on():
     assert (misses_of("m", about, rows), misses_of("other", about, rows)) == ((4, 10), (5, 5))
 
 
+def test_the_growth_of_a_proposal_is_judged_at_the_most_trials():
+    def rows(method, *seconds):
+        of = zip((50, 1000), seconds, strict=True)
+        return [{"method": method, "trials": n, "seconds": s, "megabytes": -s} for n, s in of]
+
+    found = [*rows("m", 5.0, 6.0), *rows("worse", 1.0, 7.0), *rows("better", 9.0, 5.5), *rows("unnamed", 0.0, 0.0)]
+    about = Grown(measure="seconds", methods=("m",), baselines=("worse", "better"))
+    verdict, table, source = grown(about, found)
+    assert verdict == "- `m` **needs less CPU time than 1 of 2 at 1,000 trials**"
+    assert table.splitlines()[0] == "| trials | m | worse | better |"
+    assert table.splitlines()[2:] == ["| 50 | 5 s | 1 s | 9 s |", "| 1,000 | 6 s | 7 s | 5.5 s |"]
+    assert source == "From `benchmarks/growth.py`."
+
+
 def test_a_claim_is_judged_in_one_way():
-    with pytest.raises(ValueError, match="give exactly one of compared, solvers and lacks"):
+    with pytest.raises(ValueError, match="give exactly one of compared, solvers, grown and lacks"):
         Claim(stated="it wins", where="Table 1")
-    with pytest.raises(ValueError, match="give exactly one of compared, solvers and lacks"):
+    with pytest.raises(ValueError, match="give exactly one of compared, solvers, grown and lacks"):
         Claim(stated="it wins", where="Table 1", compared=ABOUT, lacks="time")
 
 

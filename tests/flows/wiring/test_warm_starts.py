@@ -137,6 +137,20 @@ def test_check_says_with_what_a_campaign_begins_and_what_is_left_out(home):
     assert told(campaign) == f"it begins with {inside} results of campaign 'old' {left}."
 
 
+@pytest.mark.parametrize(
+    ("changes", "n"),
+    [
+        ({}, 3),
+        ({"warm_start": ()}, 6),
+        ({"algorithm": {"kind": "auto", "start": {"n": 7}}}, 7),
+        ({"budget": {"trials": 4}}, 2),
+    ],
+)
+def test_after_the_earlier_best_a_named_algorithm_takes_d_designs_more(home, changes, n):
+    begun = wired(home, **{"name": "x", "algorithm": {"kind": "auto"}, "budget": {"trials": 20}, **changes})
+    assert begun.spec.algorithm.start.n == n
+
+
 def test_another_home_is_read_from_the_folder_of_records(home, tmp_path):
     settings = settings_from({"FIELDCRAFT_RECORDS": str(home.parent)}, home=tmp_path)
     source = {"campaign": "old", "home": home.name}
