@@ -209,7 +209,7 @@ class Result(Record):
     id: int
     trial: str
     attempt: int  # which attempt of the trial it belongs to
-    outputs: Mapping[str, Number]  # in the outputs' units; none in a retraction
+    outputs: Mapping[str, Number]  # in the outputs' units; none in a retraction, and where parts are withdrawn
     field: FieldRef | None
     ran: Mapping[str, Level] | None  # the design that was really run, where it differed from the trial's
     digest: Digest  # of outputs, field and, where it differed, the design that was run
@@ -225,6 +225,11 @@ class Result(Record):
         """Standard deviations of outputs that it states, in their units."""
         stated: Mapping[str, float] = self.details.get("sd", {})
         return stated
+
+    @property
+    def withdraws(self) -> bool:
+        """True if it withdraws the parts of its attempt that came before."""
+        return self.verdict == "partial" and not self.outputs
 
 
 class ResultSummary(NamedTuple):
@@ -388,6 +393,13 @@ def result_digest(
     """SHA-256 of a result: outputs, field and, only where it differed, the design that was run."""
     said: dict[str, object] = {"outputs": dict(outputs), "field": field and field.model_dump()}
     return digest_of(said if ran is None else said | {"ran": dict(ran)})
+
+
+def standing_parts(results: Sequence[Result], attempt: int) -> tuple[Result, ...]:
+    """The parts of an attempt's result that were not withdrawn, from a trial's results, oldest first."""
+    parts = [result for result in results if result.verdict == "partial" and result.attempt == attempt]
+    withdrawn = max((number for number, part in enumerate(parts, 1) if part.withdraws), default=0)
+    return tuple(parts[withdrawn:])
 
 
 def known_sds(results: Sequence[Result], attempt: int) -> dict[str, float]:

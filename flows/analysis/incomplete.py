@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fieldcraft.storage.ledger import Ledger
-from fieldcraft.storage.records import OUT, CampaignRecord, Level, Result, Trial, TrialSummary
+from fieldcraft.storage.records import OUT, CampaignRecord, Level, Result, Trial, TrialSummary, standing_parts
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,10 @@ def known_outputs(results: Sequence[Result], attempt: int) -> dict[str, KnownOut
     """Outputs that the parts of an attempt gave, from a trial's results, oldest first; the latest value counts.
 
     The last part has the outputs of all. One that it lacks was hidden by a part of an earlier version, and is asked for
-    again.
+    again, as is what was withdrawn.
     """
     known: dict[str, KnownOutput] = {}
-    parts = [each for each in results if each.verdict == "partial" and each.attempt == attempt]
+    parts = standing_parts(results, attempt)
     for part in parts:
         for name, value in part.outputs.items():
             said = known.get(name)
@@ -84,7 +84,7 @@ def incomplete(ledger: Ledger, campaign: str, trials: Sequence[Trial | TrialSumm
     return [
         Incomplete(name, last.id, last.ran or trial.design, last.outputs, last.sd, known_outputs(own, last.attempt))
         for name, trial in out.items()
-        if (own := parts.get(name)) and (last := own[-1]).attempt == ledger.trial(name).attempt
+        if (own := parts.get(name)) and not (last := own[-1]).withdraws and last.attempt == ledger.trial(name).attempt
     ]
 
 

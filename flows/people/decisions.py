@@ -301,7 +301,7 @@ def _decision(ledger: Ledger, trial: Trial) -> str:
     why = f" ({reason[:200]})" if reason else ""
     what = _WORDS.get(event.action) or _WHAT_HAPPENED[event.after or trial.state]
     if _is_part(event):
-        what = "given a part of its result"
+        what = "freed of the parts of its result" if "withdraws" in event.details else "given a part of its result"
     return f"was {what} by {one_line(event.by)} {ago(event.created, time.time())} ago{why}"
 
 

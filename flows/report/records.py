@@ -161,7 +161,8 @@ def _corrections(material: Material) -> list[Markup]:
 
 
 def _result_row(material: Material, result: Result) -> list[Content]:
-    judged = f"{result.verdict}, replaces result {result.replaces}" if result.replaces else result.verdict
+    verdict = "parts withdrawn" if result.withdraws else result.verdict
+    judged = f"{verdict}, replaces result {result.replaces}" if result.replaces else verdict
     more = (f"{key} {value}" for key, value in result.details.items() if key not in ("sd", "note") and value)
     remarks = "; ".join([*beside_values(material, result), *more])
     values = outputs_text(material.campaign, result.outputs)

@@ -14,7 +14,7 @@ from fieldcraft.flows.wiring.context import Site
 from fieldcraft.flows.wiring.fit.derived import completed
 from fieldcraft.flows.wiring.observations import learnt_by, standing
 from fieldcraft.storage.ledger import Ledger
-from fieldcraft.storage.records import Product, Result, Trial, TrialState, known_sds
+from fieldcraft.storage.records import Product, Result, Trial, TrialState, known_sds, standing_parts
 
 
 @dataclass(frozen=True)
@@ -79,10 +79,9 @@ def correct(site: Site, checked: CheckedMeasurement, by: str, reason: str) -> Co
     return persistently(write)
 
 
-def _parts(trial: Trial, results: Sequence[Result]) -> list[Result]:
+def _parts(trial: Trial, results: Sequence[Result]) -> Sequence[Result]:
     """The parts of a result that is still to be completed, oldest first."""
-    parts = [part for part in results if part.verdict == "partial" and part.attempt == trial.attempt]
-    return parts if completes(trial, trial.attempt) else []
+    return standing_parts(results, trial.attempt) if completes(trial, trial.attempt) else ()
 
 
 def _part(
@@ -120,7 +119,9 @@ def _part(
 
 
 def retract(site: Site, trial_id: str, by: str, reason: str) -> Corrected:
-    """Retract a completed trial's result: the trial keeps its state, and later models are not trained on it.
+    """Retract a trial's result, or the parts of one: the trial keeps its state, and later models do not learn from it.
+
+    Parts are withdrawn all together: their outputs are asked for again.
 
     Raises:
         InputError: the trial has no result, or the reason cannot be kept.
@@ -132,10 +133,11 @@ def retract(site: Site, trial_id: str, by: str, reason: str) -> Corrected:
         trial = site.ledger.trial(trial_id)
         results = site.ledger.results(trial_id)
         if parts := _parts(trial, results):
-            raise InputError(
-                f"{trial.id} has no whole result to retract, only {', '.join(parts[-1].outputs)}. What is wrong is "
-                f"corrected: 'fieldcraft correct {trial.id} --value NAME=NUMBER --reason ...', or at the desk."
+            said = {"reason": reason, "parts": [part.id for part in parts]}
+            done, new = site.ledger.record(
+                trial.id, trial.expect, {}, None, by, f"retraction: {reason}", said, trial.attempt, partial=True
             )
+            return _told(site.ledger, done, parts[-1], new)
         old = _counting(trial, results)
         done, new = site.ledger.correct(trial.id, trial.expect, old.id, None, None, by, reason, {})
         return _told(site.ledger, done, old, new)
@@ -162,7 +164,7 @@ def _told(ledger: Ledger, trial: Trial, old: Result, new: Result) -> Corrected:
         for other in ledger.trials(trial.campaign)
         if other.origin.model is not None and other.origin.model.iteration in models
     ]
-    outputs = None if new.verdict == "retraction" else new.outputs
+    outputs = None if new.verdict == "retraction" or new.withdraws else new.outputs
     return Corrected(trial.id, new.id, old.id, outputs, models, tuple(proposals))
 
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from fieldcraft.flows.analysis.incomplete import known_outputs
 from fieldcraft.flows.errors import FieldcraftError, InputError, at
 from fieldcraft.flows.files.field_files import read_field
 from fieldcraft.flows.files.field_outputs import require_readings, require_units
@@ -27,7 +28,7 @@ from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.ledger import Ledger, StaleTrial, UnknownTrial
 from fieldcraft.storage.limits import LARGEST
 from fieldcraft.storage.open_ledger import open_ledger
-from fieldcraft.storage.records import FieldRef, Result, Trial, TrialState, canonical
+from fieldcraft.storage.records import FieldRef, Result, Trial, TrialState, canonical, standing_parts
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -290,9 +291,10 @@ def _record(site: Site, checked: CheckedMeasurement, by: str, source: str) -> Re
     trial, measurement = site.ledger.trial(checked.measurement.trial), checked.measurement
     results = [result for result in site.ledger.results(trial.id) if result.attempt == checked.attempt]
     require_agreement(site.campaign, trial, checked.attempt, results, checked.values, _where(measurement))
-    parts = [result for result in results if result.verdict == "partial"]
+    parts = standing_parts(results, checked.attempt)
     whole = trial.state is TrialState.COMPLETED
-    known = trial.outputs or {} if whole else {name: v for part in parts for name, v in part.outputs.items()}
+    so_far = {name: output.value for name, output in known_outputs(results, checked.attempt).items()}
+    known = trial.outputs or {} if whole else so_far
     missing = tuple(o.name for o in site.campaign.problem.measured if o.name not in {**known, **checked.values})
     agrees = checked.values.items() <= known.items()
     outputs = {**known, **checked.values} if agrees or not whole else checked.values
@@ -330,7 +332,7 @@ def _alike(trial: Trial, attempt: int, results: Sequence[Result]) -> Sequence[Re
     retractions.
     """
     if completes(trial, attempt):
-        return [result for result in results if result.verdict == "partial"][-1:]
+        return standing_parts(results, attempt)[-1:]
     return [result for result in results if result.verdict != "retraction"]
 
 

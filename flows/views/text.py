@@ -298,7 +298,7 @@ def _revision(campaign: CampaignRecord, revision: Mapping[str, Any]) -> str:
 
 
 def _result(campaign: CampaignRecord, result: Result) -> str:
-    verdict = str(result.verdict)
+    verdict = "parts withdrawn" if result.withdraws else str(result.verdict)
     if result.replaces is not None:
         verdict = f"{'retraction' if verdict == 'retraction' else 'correction'} of {result.replaces}"
     text = f"{result.id}  {clock(result.created)}  {verdict}, attempt {result.attempt}"

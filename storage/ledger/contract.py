@@ -305,12 +305,12 @@ class Ledger(Queries, Custody, Protocol):
         Partial: marked by the caller, where it would have been accepted: stored, and the trial gets a new version, so
         that who recorded on what they had read before is told (``StaleTrial``) and adds up the parts again; the time of
         its last change stays. A part that repeats one with the same details is not stored again. The caller gives the
-        outputs of all parts of the attempt.
+        outputs of all parts of the attempt. One without outputs withdraws the parts before it.
 
         Args:
             trial_id: The trial.
             expect: The state and version the caller acted upon.
-            outputs: By name, in the outputs' units; finite.
+            outputs: By name, in the outputs' units; finite. Empty of a part: those before it are withdrawn.
             field: The field, which must be published already.
             by: Who does this.
             source: Where the result came from (the dispatcher's name, a person, a file).

@@ -18,7 +18,7 @@ from ledgers import (
 )
 
 from fieldcraft.storage.ledger import ForbiddenMove, InvalidRecord, Ledger, StaleTrial
-from fieldcraft.storage.records import FieldRef, Known, Trial, digest_of, result_digest
+from fieldcraft.storage.records import FieldRef, Known, Trial, digest_of, result_digest, standing_parts
 
 FIELD = FieldRef(digest="ab" * 32, size=1000)
 OTHER = {"x": 0.125, "n": 3, "material": "steel"}
@@ -134,6 +134,39 @@ def test_a_partial_result_is_kept_and_the_trial_goes_on_waiting(ledger):
     done, whole = ledger.record(*_of(trial), {"y": 1.5, "g": -2.0}, None, "ann", "person", {})
     assert (done.outputs, whole.verdict) == ({"y": 1.5, "g": -2.0}, "accepted")
     assert ledger.check() == []
+
+
+def test_parts_that_are_withdrawn_are_kept_and_can_be_given_again(ledger):
+    trial = trial_in(ledger, S.RUNNING)
+    given = {"outputs": {"g": -1.0}, "field": None, "by": "ann", "source": "person", "details": {}, "partial": True}
+    trial, first = ledger.record(*_of(trial), **given)
+    before, nothing = trial, {**given, "outputs": {}, "details": {"parts": [1]}}
+    trial, none = ledger.record(*_of(trial), **nothing)
+    assert (trial.state, trial.version, none.withdraws, first.withdraws) == (S.RUNNING, before.version + 1, True, False)
+    assert standing_parts(ledger.results(trial.id), 1) == ()
+    with pytest.raises(StaleTrial):
+        ledger.record(*_of(before), **given)
+    with pytest.raises(InvalidRecord, match="without outputs says nothing"):
+        ledger.record(*_of(trial), **nothing)  # there is no part left
+    trial, again = ledger.record(*_of(trial), **given)
+    assert standing_parts(ledger.results(trial.id), 1) == (again,)
+    assert verdicts(ledger, trial) == [("partial", None)] * 3
+    assert ledger.check() == []
+
+
+def test_a_withdrawal_of_what_is_finished_or_beside_a_field_is_refused(ledger):
+    done = trial_in(ledger, S.COMPLETED)
+    with pytest.raises(InvalidRecord, match="without outputs says nothing"):
+        ledger.record(*_of(done), {}, None, "ann", "person", {}, partial=True)
+    trial = trial_in(ledger, S.RUNNING, iteration=1)
+    trial, _ = ledger.record(*_of(trial), {"g": -1.0}, None, "ann", "person", {}, partial=True)
+    before = everything(ledger)
+    for more in ({"field": FIELD}, {"field": None, "ran": OTHER}):
+        with pytest.raises(InvalidRecord, match="with a field or a design says two things"):
+            ledger.record(*_of(trial), {}, by="ann", source="person", details={}, partial=True, **more)
+    with pytest.raises(InvalidRecord, match="without outputs says nothing"):
+        ledger.record(*_of(trial), {}, None, "ann", "person", {})
+    assert everything(ledger) == before
 
 
 def test_a_result_said_to_be_partial_at_first_and_whole_later_completes_the_trial(ledger):

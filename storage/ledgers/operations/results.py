@@ -25,6 +25,7 @@ from fieldcraft.storage.records import (
     Verdict,
     known_sds,
     result_digest,
+    standing_parts,
 )
 
 # Made once: to make a statement and the key under which it is compiled takes longer than to run it.
@@ -58,8 +59,11 @@ def record(
     """Append a result, judge it, and complete the trial if it is accepted; see ``Ledger.record``."""
     before = expected(get_trial(connection, trial_id), expect)
     attempt = _known_attempt(before, before.attempt if attempt is None else attempt)
-    result = new_result(before, attempt, given, by)
-    verdict, repeated = _judge(before, result, stored_results(connection, trial_id), partial=partial)
+    result = new_result(before, attempt, given, by, withdraws=partial)
+    stored = stored_results(connection, trial_id)
+    verdict, repeated = _judge(before, result, stored, partial=partial)
+    if not result.outputs and (verdict != "partial" or not standing_parts(stored, attempt)):
+        raise _says_nothing(trial_id)
     if repeated is not None:
         return before, repeated.model_copy(update={"verdict": verdict})
     result = append(connection, result.model_copy(update={"verdict": verdict}))
@@ -73,7 +77,7 @@ def record(
     if after.version != before.version and after.state in SETTLED:
         add_outbox(connection, after.campaign, "trial", after)
     told = {"result": result.id, "attempt": result.attempt, "verdict": verdict, "digest": result.digest}
-    told |= budget.details(ended)
+    told |= budget.details(ended) | ({"withdraws": True} if result.withdraws else {})
     add_event(connection, after.campaign, "record", by, given.source, trial=after, before=before.expect, details=told)
     return after, result
 
@@ -99,16 +103,16 @@ def correct(
     return after, result
 
 
-def new_result(trial: Trial, attempt: int, given: GivenResult, by: str) -> Result:
-    """A result with its digest, not judged and not stored yet.
+def new_result(trial: Trial, attempt: int, given: GivenResult, by: str, *, withdraws: bool = False) -> Result:
+    """A result with its digest, not judged and not stored yet; without outputs only where it may withdraw parts.
 
     Raises:
         InvalidRecord: No outputs, NaN or infinity, or a design that was run with other variables than the trial's.
     """
     retracted = given.outputs is None
-    if not retracted and not given.outputs:
-        raise InvalidRecord(f"A result of {trial.id} without outputs says nothing: give at least the objective.")
-    if retracted and (given.field is not None or given.ran is not None):
+    if not retracted and not given.outputs and not withdraws:
+        raise _says_nothing(trial.id)
+    if not given.outputs and (given.field is not None or given.ran is not None):
         raise InvalidRecord(f"A retraction of {trial.id} with a field or a design says two things: give neither.")
     result = checked(
         Result,
@@ -128,6 +132,10 @@ def new_result(trial: Trial, attempt: int, given: GivenResult, by: str) -> Resul
         created=time.time(),
     )
     return result.model_copy(update={"digest": result_digest(result.outputs, result.field, result.ran)})
+
+
+def _says_nothing(trial_id: str) -> InvalidRecord:
+    return InvalidRecord(f"A result of {trial_id} without outputs says nothing: give at least the objective.")
 
 
 def _differing(trial: Trial, ran: Mapping[str, Level] | None) -> Mapping[str, Level] | None:
@@ -180,6 +188,8 @@ def _judge(trial: Trial, result: Result, stored: tuple[Result, ...], *, partial:
     counts = present and TrialState.COMPLETED in TRANSITIONS[trial.state]
     if counts and not partial:
         return "accepted", None
+    if counts:
+        stored = standing_parts(stored, trial.attempt)  # what was withdrawn may be given again
     same = [other for other in stored if other.digest == result.digest]
     twins = [o for o in same if o.attempt == result.attempt and o.details == result.details]
     repeated = next((other for other in twins if (other.verdict == "partial") == counts), None)

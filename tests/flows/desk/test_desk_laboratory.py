@@ -30,6 +30,14 @@ CASES = {
         [("record", {"trial": "oven-0001", "y.strength": "50", "y.porosity": ""}),
          ("record", {"trial": "oven-0001", "y.porosity": "-1"})],
     ),
+    "part, withdrawn, then whole": (
+        [["record", "oven-0001", "--value", "strength=50"],
+         ["retract", "oven-0001", "--reason", "the wrong part"],
+         ["record", "oven-0001", "--value", "strength=50.5", "--value", "porosity=-1"]],
+        [("record", {"trial": "oven-0001", "y.strength": "50", "y.porosity": ""}),
+         ("retract", {"trial": "oven-0001", "reason": "the wrong part"}),
+         ("record", {"trial": "oven-0001", **WHOLE})],
+    ),
     "corrected, then retracted": (
         [["record", "oven-0001", "--value", "strength=50.5", "--value", "porosity=-1"],
          ["correct", "oven-0001", "--value", "strength=39.5", "--reason", "misread"],

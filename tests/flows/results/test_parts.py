@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from bench import OVEN_CAMPAIGN, Bench, bench, ordered
 
-from fieldcraft.flows.analysis.incomplete import KnownOutput, known_outputs
+from fieldcraft.flows.analysis.incomplete import KnownOutput, incomplete, known_outputs
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.files.tables import Measurement
 from fieldcraft.flows.people.decisions import Overtaken, one_winner
@@ -169,12 +169,32 @@ def test_a_correction_of_parts_that_changes_nothing_known_is_refused(oven, word,
     assert len(oven.ledger.results("oven-0001")) == 1
 
 
-def test_who_retracts_a_part_is_told_how_it_is_changed(oven):
-    oven.run("record", "oven-0001", "--value", "strength=50")
-    status, _, error = oven.run("retract", "oven-0001", "--reason", "of another sample")
-    assert status == 2
-    assert "oven-0001 has no whole result to retract, only strength. What is wrong is corrected: 'fieldcraft" in error
-    assert len(oven.ledger.results("oven-0001")) == 1
+def test_parts_that_are_retracted_are_kept_and_asked_for_again(oven):
+    part = ("record", "oven-0001", "--value", "strength=50", "--sd", "strength=2", "--ran", "T=950")
+    assert oven.run(*part)[0] == 0
+    status, said, _ = oven.run("retract", "oven-0001", "--reason", "of another sample")
+    assert (status, oven.ledger.trial("oven-0001").state) == (0, TrialState.RUNNING)
+    assert "oven-0001: retracted; no model learns from it any more (result 2 replaces 1)." in said
+    assert incomplete(oven.ledger, "oven", oven.ledger.trials("oven")) == []
+    status, _, error = oven.run("retract", "oven-0001", "--reason", "again")
+    assert status == 2 and "oven-0001 is RUNNING: it has no result that counts. Record one first." in error
+    assert "parts withdrawn" in oven.run("show", "oven-0001")[1]
+    assert oven.run(*part)[0] == 0  # the very part again: it was withdrawn, so it is new
+    (again,) = incomplete(oven.ledger, "oven", oven.ledger.trials("oven"))
+    assert (dict(again.outputs), dict(again.sd), again.result) == ({"strength": 50.0}, {"strength": 2.0}, 3)
+    assert oven.run("retract", "oven-0001", "--reason", "of another sample")[0] == 0
+    assert oven.run("record", "oven-0001", "--value", "porosity=0.1")[0] == 0
+    (other,) = incomplete(oven.ledger, "oven", oven.ledger.trials("oven"))
+    assert (dict(other.outputs), dict(other.sd), other.design) == (
+        {"porosity": 0.1},
+        {},
+        oven.ledger.trial("oven-0001").design,
+    )
+    assert oven.run("record", "oven-0001", "--value", "strength=40")[0] == 0
+    done = oven.ledger.trial("oven-0001")
+    assert (done.state, done.outputs, done.ran) == (TrialState.COMPLETED, {"strength": 40.0, "porosity": 0.1}, None)
+    assert oven.ledger.results(done.id)[-1].sd == {}
+    assert oven.ledger.check() == []
 
 
 def test_a_table_that_contradicts_a_part_or_itself_is_refused_whole(oven):
