@@ -77,7 +77,7 @@ MIDDLE_FIRST = ("auto", "gp_ei")
 
 
 def middle_first(dimension: int) -> Words:
-    """As many designs as ``short_start``; in ten coordinates and more the middle of the space is the first of them."""
+    """The designs of ``short_start``; in ten coordinates and more the middle of the space is the first of them."""
     said = short_start(dimension)
     return {**said, "proposer": {"kind": "centred"}} if dimension >= _MANY else said
 

@@ -241,7 +241,7 @@ class Cell:
         return {"name": self.name, "seed": self.seed, **of, "algorithm": {**words, "start": start}}
 
     def began_as(self, known: Mapping[str, Any]) -> bool:
-        """Whether data is this campaign, perhaps as versions wrote it before any algorithm began in the middle."""
+        """True if data is this campaign, perhaps as versions wrote it before any algorithm began in the middle."""
         now: dict[str, Any] = json.loads(json.dumps(self.campaign))
         start = now["algorithm"]["start"]
         if self.problem.start.proposer is None and known != now:
