@@ -13,10 +13,11 @@ again.
 import argparse
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from statistics import mean, stdev
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -27,10 +28,13 @@ from priors import METHODS
 from starts import PROBLEMS as STARTED
 from starts import campaign
 
+from fieldcraft.models.acquisitions.log_ei import LogEI
+from fieldcraft.models.acquisitions.thompson import Thompson
 from fieldcraft.models.observations import Array
 from fieldcraft.models.proposer import Proposer
 from fieldcraft.models.proposers.centred import Centred
 from fieldcraft.models.proposers.sobol import Sobol
+from fieldcraft.models.surrogates.tangent_network import TangentNetwork
 from fieldcraft.physics.problems.levy import Levy
 from fieldcraft.physics.problems.rastrigin import Rastrigin
 from fieldcraft.physics.space import Continuous, SearchSpace
@@ -66,6 +70,7 @@ PROBLEMS: Mapping[str, Task] = {
     "chips-4": STARTED["chips-4"],
     "branin": STARTED["branin"],
 }
+SURROGATES: Mapping[str, Callable[[], Any]] = {**METHODS, "neural_bo": TangentNetwork}
 FIRST: Mapping[str, Proposer] = {"sobol": Sobol(), "centred": Centred()}
 
 
@@ -74,7 +79,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--problems", nargs="*", choices=PROBLEMS, default=list(PROBLEMS))
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--methods", nargs="+", choices=SURROGATES, default=list(METHODS))
     parser.add_argument("--json", type=Path, required=True)
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -87,7 +92,8 @@ def main() -> None:
                 keys = [f"{problem} | {method} | {first} | {seed}" for seed in range(options.seeds)]
                 for seed, key in enumerate(keys):
                     if key not in known:
-                        known[key] = campaign(task, method, start, seed, proposer)
+                        acquisition = Thompson() if method == "neural_bo" else LogEI()
+                        known[key] = campaign(task, method, start, seed, proposer, SURROGATES, acquisition)
                         options.json.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
                 columns = zip(*(known[key] for key in keys), strict=True)
                 said = "  ".join(f"{mean(each):.3g} ({stdev(each) / len(each) ** 0.5:.2g})" for each in columns)

@@ -11,10 +11,11 @@ FILE is not run again.
 import argparse
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from statistics import mean, stdev
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -65,21 +66,31 @@ def starts_of(task: Task) -> Iterator[int]:
     yield from dict.fromkeys((min(2 * (d + 1), task.trials // 2), d + 1, 6, 3))
 
 
-def campaign(task: Task, method: str, start: int, seed: int, first: Proposer | None = None) -> list[float]:
+def campaign(
+    task: Task,
+    method: str,
+    start: int,
+    seed: int,
+    first: Proposer | None = None,
+    of: Mapping[str, Callable[[], Any]] = METHODS,
+    acquisition: Any = None,
+) -> list[float]:
     """Least regret of one campaign after a quarter, a half, three quarters and all of its trials.
 
     Args:
         task: The function.
-        method: Name of the surrogate.
+        method: Name of the surrogate in ``of``.
         start: Designs to begin with.
         seed: Seed of the campaign.
         first: What proposes those; None for the Sobol sequence.
+        of: What makes each surrogate.
+        acquisition: The acquisition; None for ``log_ei``.
     """
     space, some = task.space, 60 if isinstance(task, Heated) else 2000  # designs that sd(f) is taken from
     X = (first or Sobol()).propose(space, 0, start, np.random.default_rng(seed))
     sd = NOISE * float(task.regret(space.sample(some, np.random.default_rng(99))).std())
     noise = sd * np.random.default_rng([seed, 7]).standard_normal(task.trials)
-    algorithm = Algorithm(Sobol(), start, METHODS[method](), LogEI(), Multistart())
+    algorithm = Algorithm(Sobol(), start, of[method](), acquisition or LogEI(), Multistart())
     found = task.regret(X)
     while (t := len(X)) < task.trials:
         data = Observations(X, found + noise[:t], maximize=False, noise_sd=sd, space=space)

@@ -291,7 +291,7 @@ def test_the_table_of_starts_is_that_of_the_stored_benchmark():
 def test_the_table_of_the_middle_is_that_of_the_stored_benchmark():
     found = results("benchmarks/results/middle")
     rows = table("docs/methods.md", "problem | method | seeds | half, Sobol")
-    assert len(rows) == 24
+    assert len(rows) == 28
     for row in rows:
         about, seeds = f"{row['problem']} | {row['method'].strip('`')}", range(int(row["seeds"]))
         ends = {}
