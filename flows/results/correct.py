@@ -9,7 +9,7 @@ from fieldcraft.flows.products import Trained
 from fieldcraft.flows.results.as_run import design_sent, run_design
 from fieldcraft.flows.results.parts import completes
 from fieldcraft.flows.results.record import CheckedMeasurement, kept, persistently
-from fieldcraft.flows.text import remark
+from fieldcraft.flows.text import one_line, remark
 from fieldcraft.flows.wiring.context import Site
 from fieldcraft.flows.wiring.fit.derived import completed
 from fieldcraft.flows.wiring.observations import learnt_by, standing
@@ -118,13 +118,20 @@ def _part(
     return _told(site.ledger, done, last, new_part)
 
 
-def retract(site: Site, trial_id: str, by: str, reason: str) -> Corrected:
+def retract(site: Site, trial_id: str, by: str, reason: str, seen: int | None = None) -> Corrected:
     """Retract a trial's result, or the parts of one: the trial keeps its state, and later models do not learn from it.
 
     Parts are withdrawn all together: their outputs are asked for again.
 
+    Args:
+        site: The campaign.
+        trial_id: Id of the trial.
+        by: Person who retracts.
+        reason: Reason of the retraction.
+        seen: Number of the trial's last result when the person looked; None for whatever there is.
+
     Raises:
-        InputError: the trial has no result, or the reason cannot be kept.
+        InputError: the trial has no result, or another one than was seen, or the reason cannot be kept.
         storage.ledger.ForbiddenMove: it was retracted before.
     """
     remark(reason, "reason")
@@ -132,6 +139,8 @@ def retract(site: Site, trial_id: str, by: str, reason: str) -> Corrected:
     def write() -> Corrected:
         trial = site.ledger.trial(trial_id)
         results = site.ledger.results(trial_id)
+        if seen is not None and results and (last := results[-1]).id != seen:
+            raise InputError(f"{trial.id} has result {last.id} by {one_line(last.by)} since you looked. Look again.")
         if parts := _parts(trial, results):
             said = {"reason": reason, "parts": [part.id for part in parts]}
             done, new = site.ledger.record(

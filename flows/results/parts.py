@@ -6,7 +6,7 @@ from fieldcraft.flows.analysis.incomplete import KnownOutput, known_outputs
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.text import clock, one_line, stated
 from fieldcraft.flows.wiring.campaign import Campaign
-from fieldcraft.storage.records import TRANSITIONS, Result, Trial, TrialState
+from fieldcraft.storage.records import TRANSITIONS, Result, Trial, TrialState, standing_parts
 
 
 def completes(trial: Trial, attempt: int) -> bool:
@@ -25,6 +25,30 @@ def contradicted(
     """Given outputs of which a part of the attempt has another value: what is known and what is given, by name."""
     known = measured_so_far(trial, attempt, results)
     return {name: (known[name], value) for name, value in given.items() if name in known and known[name].value != value}
+
+
+def withdrawn(
+    trial: Trial, attempt: int, results: Sequence[Result], given: Mapping[str, float], place: str
+) -> set[str]:
+    """Outputs that a line of a file gave before with the same values, in a part that was withdrawn since.
+
+    A file that is read again does not bring them back; somebody who gives them by hand does.
+    """
+    if not place or not completes(trial, attempt):
+        return set()
+    standing, known, line = standing_parts(results, attempt), known_outputs(results, attempt), _line(place)
+    gone = [
+        part.outputs
+        for part in results
+        if part.verdict == "partial" and part.attempt == attempt and part not in standing
+        if _line(part.details.get("place", "")) == line
+    ]
+    return {name for outputs in gone for name, value in given.items() if outputs.get(name) == value} - {*known}
+
+
+def _line(place: str) -> str:
+    """Name and line of a file; what is sent to the desk lies in another folder each time."""
+    return place.rpartition("/")[2]
 
 
 def known_text(campaign: Campaign, trial: Trial, attempt: int, results: Sequence[Result]) -> str:

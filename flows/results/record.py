@@ -7,14 +7,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from fieldcraft.flows.analysis.incomplete import known_outputs
 from fieldcraft.flows.errors import FieldcraftError, InputError, at
 from fieldcraft.flows.files.field_files import read_field
 from fieldcraft.flows.files.field_outputs import require_readings, require_units
 from fieldcraft.flows.files.tables import Measurement
 from fieldcraft.flows.jobs.keys import attempt_keys
 from fieldcraft.flows.results.as_run import design_sent, field_labels, run_design, said_to_be_run, unusual
-from fieldcraft.flows.results.parts import completes, known_text, require_agreement
+from fieldcraft.flows.results.parts import completes, known_text, require_agreement, withdrawn
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.registry import suggestion
 from fieldcraft.flows.text import quoted, remark
@@ -291,10 +290,11 @@ def _record(site: Site, checked: CheckedMeasurement, by: str, source: str) -> Re
     trial, measurement = site.ledger.trial(checked.measurement.trial), checked.measurement
     results = [result for result in site.ledger.results(trial.id) if result.attempt == checked.attempt]
     require_agreement(site.campaign, trial, checked.attempt, results, checked.values, _where(measurement))
+    if gone := withdrawn(trial, checked.attempt, results, checked.values, measurement.place):
+        return _rest(site, checked, gone, by, source)
     parts = standing_parts(results, checked.attempt)
     whole = trial.state is TrialState.COMPLETED
-    so_far = {name: output.value for name, output in known_outputs(results, checked.attempt).items()}
-    known = trial.outputs or {} if whole else so_far
+    known = (trial.outputs if whole else parts[-1].outputs if parts else None) or {}
     missing = tuple(o.name for o in site.campaign.problem.measured if o.name not in {**known, **checked.values})
     agrees = checked.values.items() <= known.items()
     outputs = {**known, **checked.values} if agrees or not whole else checked.values
@@ -303,11 +303,12 @@ def _record(site: Site, checked: CheckedMeasurement, by: str, source: str) -> Re
     ran = run_design(site.campaign, trial, sent, results, checked.attempt, checked.said)
     if not missing:
         outputs = completed(site.campaign, outputs, ran or sent, trial.id)
-    known_as = (outputs, field, ran or trial.design)
-    same = [r for r in _alike(trial, checked.attempt, results) if (r.outputs, r.field, r.ran or sent) == known_as]
-    if same and not _adds(measurement, same if whole else results):
-        verdict = "duplicate" if missing or trial.outputs == outputs else "superseded"
-        return _said(site, trial, verdict, None, missing, checked.warnings)
+    completing = completes(trial, checked.attempt)
+    alike = parts[-1:] if completing else [r for r in results if r.verdict != "retraction"]
+    same = [r for r in alike if (r.outputs, r.field, r.ran or sent) == (outputs, field, ran or trial.design)]
+    if same and not _adds(measurement, parts if completing else same if whole else results):
+        repeats = missing or trial.outputs == outputs
+        return _said(site, trial, "duplicate" if repeats else "superseded", None, missing, checked.warnings)
     done, result = site.ledger.record(
         trial.id,
         trial.expect,
@@ -325,15 +326,18 @@ def _record(site: Site, checked: CheckedMeasurement, by: str, source: str) -> Re
     return _said(site, done, result.verdict, result.id, missing, checked.warnings)
 
 
-def _alike(trial: Trial, attempt: int, results: Sequence[Result]) -> Sequence[Result]:
-    """Results that a measurement may repeat.
-
-    While the measurement can still complete the trial, only the last part; otherwise all results of the attempt but
-    retractions.
-    """
-    if completes(trial, attempt):
-        return standing_parts(results, attempt)[-1:]
-    return [result for result in results if result.verdict != "retraction"]
+def _rest(site: Site, checked: CheckedMeasurement, gone: set[str], by: str, source: str) -> Recorded:
+    """Record what a line gives beside outputs that it gave before and that were withdrawn."""
+    values, sd = ({n: v for n, v in of.items() if n not in gone} for of in (checked.values, checked.measurement.sd))
+    trial = site.ledger.trial(checked.measurement.trial)
+    told = (
+        f"{trial.id}: {', '.join(sorted(gone))} of this line was withdrawn; give it by 'fieldcraft record' or the desk."
+    )
+    if not values:
+        return Recorded(trial.id, trial.state, "duplicate", None, (), told, checked.warnings)
+    rest = dataclasses.replace(checked.measurement, values=values, sd=sd)
+    left = dataclasses.replace(checked, measurement=rest, values=values, warnings=(*checked.warnings, told))
+    return _record(site, left, by, source)
 
 
 def _adds(measurement: Measurement, same: Sequence[Result]) -> bool:

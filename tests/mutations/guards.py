@@ -362,4 +362,30 @@ GUARDS = (
         "test_a_correction_of_a_part_changes_the_computed_value_and_what_is_best",
         r"1\.25 == 20\.0",
     ),
+    Guard(
+        "a part that is withdrawn counts no more",
+        "storage/records.py",
+        "    return tuple(parts[withdrawn:])\n",
+        "    return tuple(part for part in parts if part.outputs)\n",
+        "tests/flows/results/test_parts.py::test_parts_that_are_retracted_are_kept_and_asked_for_again",
+        r"assert",
+    ),
+    Guard(
+        "a file that is read again brings back nothing that was withdrawn",
+        "flows/results/record.py",
+        "        return _rest(site, checked, gone, by, source)\n",
+        "        pass\n",
+        "tests/flows/results/test_parts.py::"
+        "test_a_file_that_is_read_again_does_not_bring_back_what_was_withdrawn",
+        r"oven-0001: kept as a part",
+    ),
+    Guard(
+        "who retracts at the desk retracts what they saw",
+        "flows/results/correct.py",
+        "        if seen is not None and results and (last := results[-1]).id != seen:\n",
+        "        if (last := results[-1]) is None:\n",
+        "tests/flows/desk/test_desk_laboratory.py::"
+        "test_who_withdraws_a_part_does_not_retract_what_somebody_recorded_meanwhile",
+        r"303 == 422",
+    ),
 )  # fmt: skip

@@ -172,7 +172,9 @@ def take_back(request: Request, visit: Visitor, form: Form, name: str) -> Respon
         raise InputError("A retraction without a reason teaches nobody: give one. Nothing was changed.")
     site = site_for(board.settings, name)
     trial = _of(site.ledger.trial(text(form, "trial")), name)
-    _tell(visit, [corrected_text(retract(site, trial.id, by, reason), "")])
+    seen = text(form, "seen")
+    done = retract(site, trial.id, by, reason, int(seen) if seen.isdecimal() else None)
+    _tell(visit, [corrected_text(done, "")])
     return RedirectResponse(f"/laboratory/{name}", 303)
 
 

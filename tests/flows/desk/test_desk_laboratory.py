@@ -129,6 +129,21 @@ def test_a_completed_trial_of_a_laboratory_leads_to_its_correction(oven, browser
     assert form not in vera.get(path).text
 
 
+def test_who_withdraws_a_part_does_not_retract_what_somebody_recorded_meanwhile(oven, browsers):
+    site = oven("desk")
+    ana = browsers(site.settings, "ana")
+    path, order = "/laboratory/oven/retract", {"trial": "oven-0001", "reason": "the wrong part"}
+    assert ana.post(f"{UPLOAD}/record", {"trial": "oven-0001", "y.strength": "50"}, files={}).status == 303
+    form = ana.get("/laboratory/oven/result/oven-0001").text.partition(f'action="{path}"')[2]
+    seen = re.search(r'name="seen" value="(\d+)"', form).group(1)
+    assert ana.post(f"{UPLOAD}/record", {"trial": "oven-0001", "y.porosity": "-1"}, files={}).status == 303
+    refused = ana.post(path, {**order, "seen": seen})
+    assert refused.status == 422 and "oven-0001 has result 2 by ana since you looked" in refused.said
+    assert site.ledger.trial("oven-0001").outputs == {"strength": 50.0, "porosity": -1.0}
+    assert ana.post(path, {**order, "seen": "2"}).status == 303
+    assert site.ledger.trial("oven-0001").outputs is None
+
+
 COMPUTED = """\
 name: oven
 seed: 5

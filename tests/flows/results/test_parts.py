@@ -197,6 +197,50 @@ def test_parts_that_are_retracted_are_kept_and_asked_for_again(oven):
     assert oven.ledger.check() == []
 
 
+def test_what_was_withdrawn_beside_a_value_is_new_when_it_is_given_again(oven):
+    beside = ("--sd", "strength=2", "--note", "a crack", "--cost", "3", "--seconds", "60")
+    assert oven.run("record", "oven-0001", "--value", "strength=50", *beside)[0] == 0
+    assert oven.run("retract", "oven-0001", "--reason", "of another sample")[0] == 0
+    assert oven.run("record", "oven-0001", "--value", "strength=50")[0] == 0
+    assert oven.run("record", "oven-0001", "--value", "strength=50", *beside)[0] == 0
+    last = oven.ledger.results("oven-0001")[-1]
+    assert (last.id, last.sd, last.details["note"], last.details["cost"]) == (4, {"strength": 2.0}, "a crack", 3.0)
+    assert oven.run("record", "oven-0001", "--value", "strength=50", *beside)[0] == 0  # this time it is known
+    assert len(oven.ledger.results("oven-0001")) == 4
+    assert oven.run("record", "oven-0001", "--value", "porosity=-1")[0] == 0
+    done = oven.ledger.trial("oven-0001")
+    assert (done.spent, done.seconds) == (3.0, 60.0)
+
+
+def test_a_file_that_is_read_again_does_not_bring_back_what_was_withdrawn(oven):
+    def read(name: str, table: str) -> str:
+        oven.drop(name, table)
+        collect(oven.site, oven.site.campaign.dispatcher)
+        return sorted((oven.results / "taken").glob("*.said.txt"), key=os.path.getmtime)[-1].read_text()
+
+    table = "trial,strength,strength sd,porosity,notes\noven-0001,50,2,,a crack\noven-0002,60,,,\n"
+    read("monday.csv", table)
+    assert oven.run("retract", "oven-0001", "--reason", "of another sample")[0] == 0
+    said = "oven-0001: strength of this line was withdrawn; give it by 'fieldcraft record' or the desk."
+    assert said in read("monday.csv", table)
+    assert (known(oven), [*known(oven, "oven-0002")]) == ({}, ["strength"])
+    assert said in read("monday.csv", table.replace("50,2,,", "50,2,-1,"))
+    assert [*known(oven)] == ["porosity"] and oven.ledger.results("oven-0001")[-1].sd == {}
+    read("monday.csv", table.replace("50,2,,", "51,2,-1,"))
+    assert oven.ledger.trial("oven-0001").outputs == {"strength": 51.0, "porosity": -1.0}
+    assert oven.ledger.check() == []
+
+
+def test_what_a_file_gave_and_was_withdrawn_can_be_given_by_hand(oven):
+    file = oven.drop("monday.csv", "trial,strength\noven-0001,50\n")
+    collect(oven.site, oven.site.campaign.dispatcher)
+    assert oven.run("retract", "oven-0001", "--reason", "of another sample")[0] == 0
+    assert oven.run("record", "oven-0001", "--value", "strength=50")[0] == 0
+    assert [*known(oven)] == ["strength"]
+    oven.drop(file.name, "trial,strength\noven-0001,50\n")
+    assert "nothing new; still missing: porosity" in oven.run("record", "--csv", file)[1]
+
+
 def test_a_table_that_contradicts_a_part_or_itself_is_refused_whole(oven):
     oven.run("record", "oven-0002", "--value", "strength=50")
     for name, table in (

@@ -98,12 +98,18 @@ def test_the_growth_of_a_proposal_is_judged_at_the_most_trials():
         of = zip((50, 1000), seconds, strict=True)
         return [{"method": method, "trials": n, "seconds": s, "megabytes": -s} for n, s in of]
 
-    found = [*rows("m", 5.0, 6.0), *rows("worse", 1.0, 7.0), *rows("better", 9.0, 5.5), *rows("unnamed", 0.0, 0.0)]
-    about = Grown(measure="seconds", methods=("m",), baselines=("worse", "better"))
+    found = [
+        *rows("m", 5.0, 6.0),
+        *rows("worse", 1.0, 7.0),
+        *rows("better", 9.0, 5.5),
+        *rows("worst", 1.0, 9.0),
+        *rows("unnamed", 0.0, 0.0),
+    ]
+    about = Grown(measure="seconds", methods=("m",), baselines=("worse", "better", "worst"))
     verdict, table, source = grown(about, found)
-    assert verdict == "- `m` **needs less CPU time than 1 of 2 at 1,000 trials**"
-    assert table.splitlines()[0] == "| trials | m | worse | better |"
-    assert table.splitlines()[2:] == ["| 50 | 5 s | 1 s | 9 s |", "| 1,000 | 6 s | 7 s | 5.5 s |"]
+    assert verdict == "- `m` **needs less CPU time than 2 of 3 at 1,000 trials**"
+    assert table.splitlines()[0] == "| trials | m | worse | better | worst |"
+    assert table.splitlines()[2:] == ["| 50 | 5 s | 1 s | 9 s | 1 s |", "| 1,000 | 6 s | 7 s | 5.5 s | 9 s |"]
     assert source == "From `benchmarks/growth.py`."
 
 

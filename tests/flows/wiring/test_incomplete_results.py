@@ -136,6 +136,24 @@ def test_a_pass_that_is_interrupted_after_the_training_proposes_the_same_though_
     assert products[0].reference == products[1].reference
 
 
+def test_a_pass_that_is_interrupted_after_the_training_proposes_the_same_though_the_parts_are_withdrawn(begun):
+    straight, broken = begun("straight"), begun("broken")
+    passed(straight, 1)
+    lease = broken.ledger.acquire("kiln")
+    ref = {"home": str(broken.settings.home), "name": "kiln", "lease": lease.model_dump()}
+    product = train(site_of(**ref), 1)
+    said = broken.run("retract", "kiln-0003", "--reason", "the part was another")[1]
+    assert f"the model of iteration 1 had seen the old value ({product.digest[:12]})" in said
+    acquire(site_of(**ref), 1, 1)
+    broken.ledger.release(lease)
+    one, other = (made.ledger.trial("kiln-0005") for made in (straight, broken))
+    assert (one.design, one.origin.remarks) == (other.design, other.origin.remarks)
+    assert same(remade(broken.site, product), broken.site.fields.read(product.reference))
+    assert broken.json("trace", "kiln-0005")["data"]["partial"] == {"kiln-0003": 4}
+    assert lesson_of(broken.site, 2).data.partial is None
+    assert broken.json("status", "kiln")[0]["incomplete"] == []
+
+
 def test_what_was_known_of_a_trial_that_is_given_up_teaches_nothing(begun):
     made = begun("home")
     assert made.run("abandon", "kiln-0003", "--reason", "the part broke")[0] == 0
