@@ -1,5 +1,6 @@
 """docs/results.md is what the stored results say, and every claim names what exists."""
 
+import json
 import re
 
 import pytest
@@ -31,6 +32,15 @@ def test_every_claim_names_problems_and_algorithms_of_its_study():
         assert {*about.problems} <= names.keys(), about
         known = set.union(*(names[problem] for problem in about.problems))
         assert {*about.methods, *about.baselines} <= known, about
+
+
+def test_every_claim_on_growth_names_methods_that_were_measured():
+    rows = json.loads(text_of("benchmarks/results/growth.json"))["rows"]
+    sizes = {n: {row["method"] for row in rows if row["trials"] == n} for n in {row["trials"] for row in rows}}
+    judged = [claim.grown for paper in CLAIMS.papers for claim in paper.claims if claim.grown]
+    assert len(judged) == 2
+    for about in judged:
+        assert all({*about.methods, *about.baselines} <= measured for measured in sizes.values()), about
 
 
 def test_every_reason_why_auto_is_behind_is_shown(made):
