@@ -91,9 +91,10 @@ def test_the_form_shows_what_is_measured_already_and_asks_for_the_rest(pair, bro
     (part,) = pair.ledger.results("pair-0002")
     assert f"price measured already 1.25 EUR recorded by ann, {clock(part.created)}" in page.said
     assert "Still missing: yield , smoke ." in page.said
-    record_form, correct_form = page.text.split('class="panel entry"')[1:]
+    record_form, correct_form, retract_form = page.text.split('class="panel entry"')[1:]
     assert re.findall(r'name="y\.(\w+)"', record_form) == ["yield", "smoke"]
     assert re.findall(r'name="y\.(\w+)"', correct_form) == ["price"]
+    assert 'action="/laboratory/pair/retract"' in retract_form and "all of it is asked for again" in retract_form
     assert "measured: 1.25 EUR" in browser.get("/laboratory/pair/orders").said
     browser.post("/laboratory/upload/pair/record", {"trial": "pair-0002-1", "y.yield": "3", "y.smoke": ""}, files={})
     assert "Still missing: smoke ." in browser.get("/laboratory/pair/result/pair-0002-1").said
