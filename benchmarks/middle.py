@@ -93,7 +93,7 @@ def main() -> None:
                 for seed, key in enumerate(keys):
                     if key not in known:
                         acquisition = Thompson() if method == "neural_bo" else LogEI()
-                        known[key] = campaign(task, method, start, seed, proposer, SURROGATES, acquisition)
+                        known[key] = campaign(task, SURROGATES[method](), start, seed, proposer, acquisition)
                         options.json.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
                 columns = zip(*(known[key] for key in keys), strict=True)
                 said = "  ".join(f"{mean(each):.3g} ({stdev(each) / len(each) ** 0.5:.2g})" for each in columns)

@@ -11,7 +11,7 @@ FILE is not run again.
 import argparse
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from statistics import mean, stdev
@@ -67,30 +67,23 @@ def starts_of(task: Task) -> Iterator[int]:
 
 
 def campaign(
-    task: Task,
-    method: str,
-    start: int,
-    seed: int,
-    first: Proposer | None = None,
-    of: Mapping[str, Callable[[], Any]] = METHODS,
-    acquisition: Any = None,
+    task: Task, surrogate: Any, start: int, seed: int, first: Proposer | None = None, acquisition: Any = None
 ) -> list[float]:
     """Least regret of one campaign after a quarter, a half, three quarters and all of its trials.
 
     Args:
         task: The function.
-        method: Name of the surrogate in ``of``.
+        surrogate: The surrogate.
         start: Designs to begin with.
         seed: Seed of the campaign.
         first: What proposes those; None for the Sobol sequence.
-        of: What makes each surrogate.
         acquisition: The acquisition; None for ``log_ei``.
     """
     space, some = task.space, 60 if isinstance(task, Heated) else 2000  # designs that sd(f) is taken from
     X = (first or Sobol()).propose(space, 0, start, np.random.default_rng(seed))
     sd = NOISE * float(task.regret(space.sample(some, np.random.default_rng(99))).std())
     noise = sd * np.random.default_rng([seed, 7]).standard_normal(task.trials)
-    algorithm = Algorithm(Sobol(), start, of[method](), acquisition or LogEI(), Multistart())
+    algorithm = Algorithm(Sobol(), start, surrogate, acquisition or LogEI(), Multistart())
     found = task.regret(X)
     while (t := len(X)) < task.trials:
         data = Observations(X, found + noise[:t], maximize=False, noise_sd=sd, space=space)
@@ -117,7 +110,7 @@ def main() -> None:
                 keys = [f"{problem} | {method} | {start} | {seed}" for seed in range(options.seeds)]
                 for seed, key in enumerate(keys):
                     if key not in known:
-                        known[key] = campaign(PROBLEMS[problem], method, start, seed)
+                        known[key] = campaign(PROBLEMS[problem], METHODS[method](), start, seed)
                         options.json.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
                 columns = zip(*(known[key] for key in keys), strict=True)
                 said = "  ".join(f"{mean(each):.3g} ({stdev(each) / len(each) ** 0.5:.2g})" for each in columns)

@@ -8,7 +8,7 @@ variables moved by 0.5 and 1, results 1.5 times as large and 20 more. Hartmann's
 known design on 96 x 64 cells: the earlier plate was of another material, its conductivity 20% lower, and its exchange
 with the air 30% lower; no emulator and no field is used. Each also with an earlier campaign that has nothing to do with
 it: a wave across the space. An earlier campaign is ``gp_ei`` of 30 trials. ``auto`` then searches. Each begins with
-d + 1 Sobol designs, at least six; with an earlier campaign, with its best design and d more.
+d + 1 Sobol designs, at least six; with an earlier campaign its best design is the first of them.
 """
 
 import argparse
@@ -120,8 +120,7 @@ def runs(family: Family, seed: int, limit: int, which: str) -> list[int | None]:
         before = Algorithm(Sobol(), n, ExactGP(), LogEI(), Multistart())
         X, y = campaign(family.space, family.similar if which == "similar" else wave, before, seed + 100, TRIALS)
         earlier = (EarlierResults(which, X, y[:, None]),)
-    first = n if which == "none" else min(n, family.space.dimension + 1)
-    algorithm = Algorithm(Sobol(), first, Auto(), LogEI(), Multistart())
+    algorithm = Algorithm(Sobol(), n, Auto(), LogEI(), Multistart())
     _, y = campaign(family.space, family.truth, algorithm, seed, limit, min(family.targets), earlier)
     best = np.minimum.accumulate(y)
     return [int(np.argmax(best <= target)) + 1 if best[-1] <= target else None for target in family.targets]

@@ -47,16 +47,12 @@ def expanded(spec: NamedSpec, dimension: int, plugins: Sequence[Path] = ()) -> C
 
 
 def _said(kind: str, named: NamedAlgorithm, dimension: int, spec: NamedSpec) -> dict[str, Any]:
-    """Words of the named algorithm; its start is at most half of the budget, and ``acquisition.start`` equals it.
-
-    After earlier campaigns it is at most the best design of each and d more; of several objectives there is no best.
-    """
+    """Words of the named algorithm; its start is at most half of the budget, and ``acquisition.start`` equals it."""
     said = copy.deepcopy(named.words(dimension, spec.batch))  # it may give the same data each time
     start = said.get("start") if isinstance(said, dict) else None
     if not isinstance(start, dict) or type(start.get("n")) is not int:
         raise InputError(f"algorithm: {kind!r} has the start {start!r}: its words must have 'start: {{n: NUMBER}}'.")
-    earlier = 0 if spec.sense is None else len(spec.warm_start)
-    start["n"] = max(1, min(start["n"], spec.budget.trials // 2, *([dimension + earlier] if earlier else [])))
+    start["n"] = max(1, min(start["n"], spec.budget.trials // 2))
     if isinstance(acquisition := said.get("acquisition"), dict) and "start" in acquisition:
         given = spec.algorithm.model_dump().get("start")
         acquisition["start"] = given.get("n", start["n"]) if isinstance(given, Mapping) else start["n"]

@@ -9,13 +9,12 @@ from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.recovery.reproduce import remade
 from fieldcraft.flows.results.correct import retract
 from fieldcraft.flows.settings import settings_from
-from fieldcraft.flows.spec.campaign_file import NamedSpec, parse
+from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.flows.steps.leases import held
 from fieldcraft.flows.steps.one_pass import Ref, make_pass
 from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.context import site_of
 from fieldcraft.flows.wiring.create import created
-from fieldcraft.flows.wiring.named_algorithms import expanded
 from fieldcraft.flows.wiring.warm.kept import earlier_at, first_designs
 from fieldcraft.flows.wiring.warm.sources import told
 from fieldcraft.models.observations import EarlierResults
@@ -136,27 +135,6 @@ def test_check_says_with_what_a_campaign_begins_and_what_is_left_out(home):
     assert 0 < inside < 8
     left = f"({8 - inside} of designs outside the space are left out)"
     assert told(campaign) == f"it begins with {inside} results of campaign 'old' {left}."
-
-
-@pytest.mark.parametrize(
-    ("changes", "n"),
-    [
-        ({}, 3),
-        ({"warm_start": ()}, 6),
-        ({"algorithm": {"kind": "auto", "start": {"n": 7}}}, 7),
-        ({"budget": {"trials": 4}}, 2),
-    ],
-)
-def test_after_the_earlier_best_a_named_algorithm_takes_d_designs_more(home, changes, n):
-    begun = wired(home, **{"name": "x", "algorithm": {"kind": "auto"}, "budget": {"trials": 20}, **changes})
-    assert begun.spec.algorithm.start.n == n
-
-
-@pytest.mark.parametrize("warm", [{}, {"warm_start": [{"campaign": "old"}]}])
-def test_of_several_objectives_no_earlier_design_stands_in_for_the_start(warm):
-    algorithm = {"kind": "gp_ehvi", "surrogate": {"kind": "auto"}}
-    spec = {key: value for key, value in OLD.items() if key != "sense"} | {"budget": {"trials": 20}}
-    assert expanded(NamedSpec.model_validate({**spec, "algorithm": algorithm, **warm}), 2).algorithm.start.n == 6
 
 
 def test_another_home_is_read_from_the_folder_of_records(home, tmp_path):
