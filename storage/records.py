@@ -6,7 +6,7 @@ seconds since the epoch, UTC. Digests are SHA-256 over canonical JSON, in hexade
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
@@ -393,19 +393,3 @@ def result_digest(
     """SHA-256 of a result: outputs, field and, only where it differed, the design that was run."""
     said: dict[str, object] = {"outputs": dict(outputs), "field": field and field.model_dump()}
     return digest_of(said if ran is None else said | {"ran": dict(ran)})
-
-
-def standing_parts(results: Sequence[Result], attempt: int) -> tuple[Result, ...]:
-    """The parts of an attempt's result that were not withdrawn, from a trial's results, oldest first."""
-    parts = [result for result in results if result.verdict == "partial" and result.attempt == attempt]
-    withdrawn = max((number for number, part in enumerate(parts, 1) if part.withdraws), default=0)
-    return tuple(parts[withdrawn:])
-
-
-def known_sds(results: Sequence[Result], attempt: int) -> dict[str, float]:
-    """Standard deviations of an attempt's outputs: those of its last accepted result and of additions to it."""
-    known: dict[str, float] = {}
-    for result in results:
-        if result.attempt == attempt and result.verdict in ("accepted", "duplicate"):
-            known |= result.details.get("sd", {})
-    return known

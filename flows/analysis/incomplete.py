@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fieldcraft.storage.ledger import Ledger
-from fieldcraft.storage.records import OUT, CampaignRecord, Level, Result, Trial, TrialSummary, standing_parts
+from fieldcraft.storage.ledger.standing import standing_parts
+from fieldcraft.storage.records import OUT, CampaignRecord, Level, Result, Trial, TrialSummary
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from fieldcraft.flows.text import counted
 from fieldcraft.flows.views.data import design_text, outputs_text, quantity, quantity_pm
 from fieldcraft.flows.views.regret import most_hypervolume
 from fieldcraft.flows.wiring.context import ACTOR
-from fieldcraft.storage.records import Event, Trial, TrialState, known_sds
+from fieldcraft.storage.ledger.standing import known_sds
+from fieldcraft.storage.records import Event, Trial, TrialState
 
 _DECISIONS = frozenset({"approve", "edit", "prioritise", "pick", "correct", "import"})
 _RULINGS = frozenset({TrialState.REJECTED, TrialState.ABANDONED, TrialState.PROPOSED})  # a move there is a decision

@@ -14,7 +14,8 @@ from fieldcraft.flows.wiring.context import Site
 from fieldcraft.flows.wiring.fit.derived import completed
 from fieldcraft.flows.wiring.observations import learnt_by, standing
 from fieldcraft.storage.ledger import Ledger
-from fieldcraft.storage.records import Product, Result, Trial, TrialState, known_sds, standing_parts
+from fieldcraft.storage.ledger.standing import known_sds, standing_parts
+from fieldcraft.storage.records import Product, Result, Trial, TrialState
 
 
 @dataclass(frozen=True)

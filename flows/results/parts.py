@@ -6,7 +6,8 @@ from fieldcraft.flows.analysis.incomplete import KnownOutput, known_outputs
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.text import clock, one_line, stated
 from fieldcraft.flows.wiring.campaign import Campaign
-from fieldcraft.storage.records import TRANSITIONS, Result, Trial, TrialState, standing_parts
+from fieldcraft.storage.ledger.standing import standing_parts
+from fieldcraft.storage.records import TRANSITIONS, Result, Trial, TrialState
 
 
 def completes(trial: Trial, attempt: int) -> bool:

@@ -25,9 +25,10 @@ from fieldcraft.flows.wiring.observations import standing
 from fieldcraft.physics.space import Design
 from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.ledger import Ledger, StaleTrial, UnknownTrial
+from fieldcraft.storage.ledger.standing import standing_parts
 from fieldcraft.storage.limits import LARGEST
 from fieldcraft.storage.open_ledger import open_ledger
-from fieldcraft.storage.records import FieldRef, Result, Trial, TrialState, canonical, standing_parts
+from fieldcraft.storage.records import FieldRef, Result, Trial, TrialState, canonical
 
 if TYPE_CHECKING:
     import xarray as xr

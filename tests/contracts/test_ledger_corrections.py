@@ -18,7 +18,8 @@ from ledgers import (
 )
 
 from fieldcraft.storage.ledger import ForbiddenMove, InvalidRecord, Ledger, StaleTrial
-from fieldcraft.storage.records import FieldRef, Known, Trial, digest_of, result_digest, standing_parts
+from fieldcraft.storage.ledger.standing import standing_parts
+from fieldcraft.storage.records import FieldRef, Known, Trial, digest_of, result_digest
 
 FIELD = FieldRef(digest="ab" * 32, size=1000)
 OTHER = {"x": 0.125, "n": 3, "material": "steel"}

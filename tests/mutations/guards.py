@@ -364,7 +364,7 @@ GUARDS = (
     ),
     Guard(
         "a part that is withdrawn counts no more",
-        "storage/records.py",
+        "storage/ledger/standing.py",
         "    return tuple(parts[withdrawn:])\n",
         "    return tuple(part for part in parts if part.outputs)\n",
         "tests/flows/results/test_parts.py::test_parts_that_are_retracted_are_kept_and_asked_for_again",

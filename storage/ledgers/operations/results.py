@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, insert, select
 
 from fieldcraft.storage.ledger.errors import ForbiddenMove, InvalidRecord
+from fieldcraft.storage.ledger.standing import known_sds, standing_parts
 from fieldcraft.storage.ledgers.operations import budget
 from fieldcraft.storage.ledgers.operations.compare_and_swap import expected, swap
 from fieldcraft.storage.ledgers.tables import schema
@@ -23,9 +24,7 @@ from fieldcraft.storage.records import (
     Trial,
     TrialState,
     Verdict,
-    known_sds,
     result_digest,
-    standing_parts,
 )
 
 # Made once: to make a statement and the key under which it is compiled takes longer than to run it.
