@@ -343,7 +343,7 @@ class SearchSpace:
     def _lines(self) -> Lines:
         columns = {name: column.start for name, column in self.columns.items()}
         scales = {v.name: v.scale for v in self.variables if isinstance(v, Continuous | Integer)}
-        return Lines.of(self.constraints, columns, scales, self.dimension, _TOLERANCE)
+        return Lines.of(self.constraints, columns, scales, self.discrete, _TOLERANCE)
 
     @cached_property
     def _polytope(self) -> Polytope:

@@ -4,8 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fieldcraft.physics.constraints import LinearConstraint, LinearEquality
+from fieldcraft.physics.geometry.polytope import ON_PLANE
 from fieldcraft.physics.variables import Array, SpaceError
 
 # Rows of length 1 that differ by less are parallel; one of which less is left without its part along others depends on
@@ -39,7 +41,7 @@ class Lines:
         constraints: Iterable[object],
         columns: Mapping[str, int],
         scales: Mapping[str, tuple[float, float]],
-        d: int,
+        discrete: NDArray[np.bool_],
         tolerance: float,
     ) -> "Lines":
         """The linear ones among a space's constraints; two opposite inequalities become one equality.
@@ -48,13 +50,15 @@ class Lines:
             constraints: Of any kind.
             columns: The encoded coordinate of each variable, by name.
             scales: Middle and half-width of each numeric variable, by name.
-            d: Number of encoded coordinates.
-            tolerance: Largest difference of two opposite offsets.
+            discrete: True for each encoded coordinate that takes separate values only, shape (d,).
+            tolerance: Largest difference of two opposite offsets; that of rounding where all that they hold is
+                discrete, since the middle between them may be no design's.
 
         Raises:
             SpaceError: an equality follows from others or contradicts them.
         """
         kept = [each for each in constraints if isinstance(each, LinearConstraint | LinearEquality)]
+        d = len(discrete)
         rows, offsets = np.zeros((len(kept), d)), np.zeros(len(kept))
         for row, constraint in enumerate(kept):
             right = constraint.total if isinstance(constraint, LinearEquality) else constraint.upper
@@ -65,7 +69,8 @@ class Lines:
                 offsets[row] -= value * middle
         lengths = np.linalg.norm(rows, axis=1)
         rows, offsets = rows / lengths[:, None], offsets / lengths
-        lines, equal = _parted(kept, rows, offsets, tolerance)
+        apart = np.where((rows != 0) @ ~discrete, tolerance, ON_PLANE)
+        lines, equal = _parted(kept, rows, offsets, apart)
         _refuse_dependent(equal)
         E, e = [row for row, _, _ in equal], [offset for _, offset, _ in equal]
         limits, names = tuple(str(kept[line]) for line in lines), tuple(name for _, _, name in equal)
@@ -76,7 +81,7 @@ _Equal = tuple[Array, float, str]
 
 
 def _parted(
-    kept: Sequence[LinearConstraint | LinearEquality], rows: Array, offsets: Array, tolerance: float
+    kept: Sequence[LinearConstraint | LinearEquality], rows: Array, offsets: Array, tolerances: Array
 ) -> tuple[list[int], list[_Equal]]:
     """Numbers of the inequalities, and the equalities with row, offset and text."""
     lines, equal = list[int](), list[_Equal]()
@@ -89,7 +94,7 @@ def _parted(
                 line
                 for line in lines
                 if np.abs(rows[line] + rows[number]).max() <= _PARALLEL
-                and abs(offsets[line] + offsets[number]) <= tolerance
+                and abs(offsets[line] + offsets[number]) <= tolerances[number]
             ),
             None,
         )

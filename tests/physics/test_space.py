@@ -83,6 +83,15 @@ def test_repaired_points_are_designs_of_the_space_and_repair_leaves_them_alone(c
     assert np.array_equal(space.repair(repaired), repaired)
 
 
+@pytest.mark.parametrize("room", [0.0, 1e-15, 7e-11])
+def test_whole_numbers_between_two_limits_that_hardly_differ_are_designs(room):
+    n = Integer("n", 0, 4), Integer("m", 0, 4)
+    narrow = LinearConstraint({"n": 1.0, "m": 1.0}, 4.0 + room), LinearConstraint({"n": -1.0, "m": -1.0}, -4.0)
+    space = SearchSpace(n, narrow)
+    found = {(design["n"], design["m"]) for design in space.decode(space.sample(200, np.random.default_rng(0)))}
+    assert found == {(0, 4), (1, 3), (2, 2), (3, 1), (4, 0)}
+
+
 @settings(max_examples=60, deadline=None)
 @given(spaces_and_points())
 def test_designs_survive_the_way_across_and_back(case):
