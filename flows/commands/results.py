@@ -159,7 +159,7 @@ def _retract(options: argparse.Namespace, settings: Settings) -> int:
 
 def _show_corrected(options: argparse.Namespace, site: "Site", done: "Corrected", warnings: Sequence[str] = ()) -> int:
     from fieldcraft.flows.results.correct import corrected_text
-    from fieldcraft.flows.results.record import outputs_text
+    from fieldcraft.flows.results.parts import outputs_text
 
     def text() -> str:
         said = corrected_text(done, outputs_text(site.campaign, done.outputs or {}))

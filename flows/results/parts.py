@@ -60,6 +60,12 @@ def known_text(campaign: Campaign, trial: Trial, attempt: int, results: Sequence
     return f" Measured already: {measured}. Still missing: {', '.join(missing)}." if known else ""
 
 
+def outputs_text(campaign: Campaign, outputs: Mapping[str, float]) -> str:
+    """``value 3.2 K, g1 -0.1``: outputs in the problem's order, with units."""
+    known = [output for output in campaign.problem.outputs if output.name in outputs]
+    return ", ".join(f"{o.name} {outputs[o.name]:.6g}{' ' * bool(o.unit)}{o.unit}" for o in known)
+
+
 def _said(campaign: Campaign, name: str, known: KnownOutput) -> str:
     value = _quantity(campaign, name, known.value)
     return f"{name} {value} (recorded by {one_line(known.by)}, {clock(known.created)})"

@@ -13,7 +13,7 @@ from fieldcraft.flows.files.field_outputs import require_readings, require_units
 from fieldcraft.flows.files.tables import Measurement
 from fieldcraft.flows.jobs.keys import attempt_keys
 from fieldcraft.flows.results.as_run import design_sent, field_labels, run_design, said_to_be_run, unusual
-from fieldcraft.flows.results.parts import completes, known_text, require_agreement, withdrawn
+from fieldcraft.flows.results.parts import completes, known_text, outputs_text, require_agreement, withdrawn
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.registry import suggestion
 from fieldcraft.flows.text import quoted, remark
@@ -393,9 +393,3 @@ def _said(
             remedy = way if trial.state is TrialState.COMPLETED else ""
             text = f"{trial.id}: kept as superseded; it is {trial.state} ({counts or 'no value'} counts{remedy})."
     return Recorded(trial.id, trial.state, verdict, result, missing, text, warnings)
-
-
-def outputs_text(campaign: Campaign, outputs: Mapping[str, float]) -> str:
-    """``value 3.2 K, g1 -0.1``: outputs in the problem's order, with units."""
-    known = [output for output in campaign.problem.outputs if output.name in outputs]
-    return ", ".join(f"{o.name} {outputs[o.name]:.6g}{' ' * bool(o.unit)}{o.unit}" for o in known)

@@ -22,8 +22,8 @@ from fieldcraft.flows.jobs.keys import attempt_keys
 from fieldcraft.flows.results.correct import correct, corrected_text, retract
 from fieldcraft.flows.results.entered import entered
 from fieldcraft.flows.results.inbox import record_file
-from fieldcraft.flows.results.parts import measured_so_far
-from fieldcraft.flows.results.record import attempt_named, check, check_correction, outputs_text, record, site_for
+from fieldcraft.flows.results.parts import measured_so_far, outputs_text
+from fieldcraft.flows.results.record import attempt_named, check, check_correction, record, site_for
 from fieldcraft.flows.spec.campaign_file import stored
 from fieldcraft.flows.text import one_line, quoted
 from fieldcraft.flows.views.pending import queue_data
