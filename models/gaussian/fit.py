@@ -127,9 +127,7 @@ class LogPosterior:
         """
         starts = self.starts(n)
         if n > 1 and len(self.X) > _SMALL:
-            part = _spread(len(self.X), _SMALL)
-            some = None if self.readings is None else self.readings[part]
-            small = replace(self, X=self.X[part], targets=self.targets[part], readings=some)
+            small = self.among(_spread(len(self.X), _SMALL))
             ends = [small.maximised(start)[1] for start in starts]
             starts = [max(ends, key=lambda theta: self(theta)[0])]
         if len(starts) > 1 and len(self.X) <= _TOGETHER:
@@ -142,6 +140,11 @@ class LogPosterior:
                 "trials): look for extreme results, or raise restarts."
             )
         return best
+
+    def among(self, rows: NDArray[np.intp]) -> "LogPosterior":
+        """The density given these trials alone."""
+        readings = None if self.readings is None else self.readings[rows]
+        return replace(self, X=self.X[rows], targets=self.targets[rows], readings=readings)
 
     def priors(self, size: int) -> list[tuple[LogNormal | Either, slice]]:
         """Priors of so many parameters theta, each with its place among them."""

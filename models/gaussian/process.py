@@ -32,8 +32,9 @@ _COARSE = 200
 # Covariances with designs that processes asked together have alive at once.
 _TOGETHER = 500_000
 
-SMOOTHNESS: Mapping[Kernel, float] = {"matern12": 0.5, "matern32": 1.5, "matern52": 2.5}
-"""nu of the Matern kernels."""
+SMOOTHNESS: Mapping[Kernel, float] = {"matern12": 0.5, "matern32": 1.5, "matern52": 2.5, "rbf": math.inf}
+"""nu of the kernels as Matern kernels."""
+_OF_SMOOTHNESS = {smoothness: kernel for kernel, smoothness in SMOOTHNESS.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +65,9 @@ class Fit:
         metrics = {_METRIC + name: torch.tensor(value, dtype=torch.float64) for name, value in self.metrics.items()}
         noise = {} if self.noise is None else {"noise": self.noise.clone()}
         noise |= {} if self.readings is None else {"readings": self.readings.clone()}
-        return {"X": self.X.clone(), "targets": self.targets.clone(), **noise, **parameters, **metrics}
+        smoothness = torch.tensor(SMOOTHNESS[self.kernel], dtype=torch.float64)
+        own = {"X": self.X.clone(), "targets": self.targets.clone(), "smoothness": smoothness}
+        return {**own, **noise, **parameters, **metrics}
 
     @classmethod
     def at(
@@ -96,7 +99,7 @@ class Fit:
 
     @classmethod
     def of(cls, kernel: Kernel, X: Tensor, targets: Tensor, state: Mapping[str, Tensor]) -> "Fit":
-        """The fit restored from ``state``, to X (n, d) and targets (n,).
+        """The fit restored from ``state``, to X (n, d) and targets (n,); of ``kernel`` where the state names none.
 
         Raises:
             ValueError: the state is of other data.
@@ -108,6 +111,7 @@ class Fit:
             )
         parameters = {name.removeprefix(_PARAMETER): v for name, v in state.items() if name.startswith(_PARAMETER)}
         metrics = {name.removeprefix(_METRIC): float(v) for name, v in state.items() if name.startswith(_METRIC)}
+        kernel = _OF_SMOOTHNESS[float(state["smoothness"])] if "smoothness" in state else kernel
         return cls(kernel, X, targets, state.get("noise"), parameters, metrics, state.get("readings"))
 
 

@@ -40,10 +40,10 @@ def beginning(data: Observations) -> Observations:
     return data.first(len(data)) if first.constant else first
 
 
-def milestone(n: int) -> int:
-    """The largest milestone that is no larger than n: n itself up to 50, then each size larger by a tenth."""
-    size = min(n, EVERY_TRIAL_TO)
-    while n > EVERY_TRIAL_TO and _grown(size) <= n:
+def milestone(n: int, every: int = EVERY_TRIAL_TO) -> int:
+    """The largest milestone that is no larger than n: n itself up to ``every``, then each size larger by a tenth."""
+    size = min(n, every)
+    while n > every and _grown(size) <= n:
         size = _grown(size)
     return size
 

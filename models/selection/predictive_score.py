@@ -6,11 +6,10 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from fieldcraft.models.numerics.scores import LEAST_SD
 from fieldcraft.models.observations import Array, Observations
 from fieldcraft.models.surrogate import LeaveOneOut, Posterior, Surrogate, no_report
 
-# Nobody is to win by digits that no design depends on: a prediction counts as no better than one of this error.
-LEAST_SD = 1e-3
 MOST = -math.log(LEAST_SD * math.sqrt(2 * math.pi))
 """Log density of a target that is predicted with that error; more tells no surrogate from another."""
 _FEWEST = 3

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fieldcraft.models.capability import Capability
 from fieldcraft.models.gaussian import draws
+from fieldcraft.models.gaussian.choice import PRIORS, kind
 from fieldcraft.models.gaussian.fit import Found, Question, known_noise, stated_noise
 from fieldcraft.models.gaussian.inducing import INDUCING, InducedFeatures, InducedPosterior, conditioned
 from fieldcraft.models.gaussian.process import ExactPosterior, Fit, posterior
@@ -47,7 +48,9 @@ class ExactGP:
 
     Args:
         kernel: "matern52" (Matern, smoothness 5/2), "matern32", "matern12" (rougher functions: 3/2 and 1/2) or "rbf"
-            (squared exponential).
+            (squared exponential), or "chosen": of "matern52" and "rbf" with BoTorch's prior the one that predicts
+            better the results that it has not seen, a fifth of them at a time, anew whenever the trials have grown by a
+            tenth (``remarks`` names it; matern52 where gradients are learnt from).
         noise: Noise that all results have: "fitted" with the other hyper-parameters, or "known": taken from
             ``Observations.noise_sd``. The standard deviation that a single result states is known noise beside that
             which is fitted, and instead of that which is known.
@@ -73,7 +76,7 @@ class ExactGP:
     weighs_results: ClassVar[bool] = True
     provides: ClassVar[frozenset[Capability]] = frozenset({Capability.INFORMED, Capability.EXACT})
 
-    kernel: Kernel = "matern52"
+    kernel: Kernel | Literal["chosen"] = "matern52"
     noise: Literal["fitted", "known"] = "fitted"
     restarts: int = 2
     draw: Literal["pathwise", "joint", "features"] = "pathwise"
@@ -112,14 +115,26 @@ class ExactGP:
         """The posterior of the values alone under another prior of the length scales (see ``fit``)."""
         return self.at(data, self.question(data, prior).answer())
 
-    def question(self, data: Observations, prior: ScalePrior = scale_prior) -> Question:
-        """The question for the hyper-parameters of a process of the values.
+    def question(self, data: Observations, prior: ScalePrior | None = None) -> Question:
+        """The question for the hyper-parameters of a process of the values, under its own prior or another.
 
         Raises:
             ValueError: noise is "known" and the data state none.
         """
         self._refuse_unknown(data)
-        return Question(self.kernel, self.noise == "known", self.restarts + 1, self.n_fitted, ByDigest.of(data), prior)
+        kernel, known = self._kernel(data), self.noise == "known"
+        if prior is None:
+            prior = PRIORS[kernel] if self.kernel == "chosen" else scale_prior
+        return Question(kernel, known, self.restarts + 1, self.n_fitted, ByDigest.of(data), prior)
+
+    def _kernel(self, data: Observations) -> Kernel:
+        """The kernel of a process of the values."""
+        return kind(ByDigest.of(data), self.noise == "known") if self.kernel == "chosen" else self.kernel
+
+    @property
+    def _own(self) -> Kernel:
+        """The kernel of a process of values and gradients."""
+        return "matern52" if self.kernel == "chosen" else self.kernel
 
     def at(self, data: Observations, found: Found) -> ExactPosterior | InducedPosterior:
         """The posterior of the values at hyper-parameters that were found."""
@@ -128,9 +143,9 @@ class ExactGP:
             for of in stated_noise(data, known=self.noise == "known")
         )
         arrays = torch.tensor(data.X), torch.tensor(data.targets)
-        fit, factor = Fit.at(self.kernel, *arrays, v, found, w)
+        fit, factor = Fit.at(self._kernel(data), *arrays, v, found, w)
         if len(data) <= self.n_exact:
-            return posterior(fit, data.scaling, self._sampler(data), self._remarks(data), factor)
+            return posterior(fit, data.scaling, self._sampler(data), self._remarks(data, fit.kernel), factor)
         return self._induced(fit, data)
 
     def restore(
@@ -139,15 +154,15 @@ class ExactGP:
         """The posterior whose state this was (see Surrogate.restore)."""
         if self.joins(data):
             return self._restored(data, state)
-        fit = Fit.of(self.kernel, torch.tensor(data.X), torch.tensor(data.targets), state)
+        fit = Fit.of(self._own, torch.tensor(data.X), torch.tensor(data.targets), state)
         if len(data) > self.n_exact:
             return self._induced(fit, data)
-        return posterior(fit, data.scaling, self._sampler(data), self._remarks(data))
+        return posterior(fit, data.scaling, self._sampler(data), self._remarks(data, fit.kernel))
 
     def _induced(self, fit: Fit, data: Observations) -> InducedPosterior:
         # Asked for its hyper-parameters alone, it makes no n x n matrix.
         exact = posterior(fit, data.scaling, self._sampler(data), {})
-        phi = InducedFeatures.of(self.kernel, exact.length_scales, fit.X, fit.targets)
+        phi = InducedFeatures.of(fit.kernel, exact.length_scales, fit.X, fit.targets)
         return InducedPosterior(
             features=phi,
             model=conditioned(phi, fit.X, exact.noises),
@@ -156,7 +171,7 @@ class ExactGP:
             scaling=data.scaling,
             metrics=fit.metrics,
             kept=fit.state(),
-            remarks=self._remarks(data),
+            remarks=self._remarks(data, fit.kernel),
         )
 
     def _sampler(self, data: Observations) -> Callable[[ExactPosterior, int, np.random.Generator], list[Function]]:
@@ -168,7 +183,7 @@ class ExactGP:
 
     def joins(self, data: Observations) -> bool:
         """True if there are gradients, and it can learn from them."""
-        if data.gradients is None or self.kernel not in PROFILES or len(data) >= MOST_ROWS:
+        if data.gradients is None or self._own not in PROFILES or len(data) >= MOST_ROWS:
             return False
         return not bool(np.isnan(told(data)).all())
 
@@ -180,19 +195,22 @@ class ExactGP:
         """
         self._refuse_unknown(replace(data, sds=data.sds[:0]))
         known = known_noise(data) if self.noise == "known" else None
-        found = JointQuestion(self.kernel, known is not None, self.restarts + 1, ByDigest.of(data), blurred).answer()
+        found = JointQuestion(self._own, known is not None, self.restarts + 1, ByDigest.of(data), blurred).answer()
         arrays = torch.tensor(data.X), torch.tensor(data.targets), torch.from_numpy(told(data))
-        return GradientPosterior.at(self.kernel, *arrays, known, data.scaling, found, self._remarks(data))
+        return GradientPosterior.at(self._own, *arrays, known, data.scaling, found, self._remarks(data, self._own))
 
     def _restored(self, data: Observations, state: Mapping[str, Tensor]) -> GradientPosterior:
         arrays = torch.tensor(data.X), torch.tensor(data.targets), torch.from_numpy(told(data))
-        return replace(GradientPosterior.of(self.kernel, *arrays, data.scaling, state), remarks=self._remarks(data))
+        return replace(
+            GradientPosterior.of(self._own, *arrays, data.scaling, state), remarks=self._remarks(data, self._own)
+        )
 
-    def _remarks(self, data: Observations) -> dict[str, str]:
+    def _remarks(self, data: Observations, kernel: Kernel) -> dict[str, str]:
         n, remarks = len(data), _noise_remark(data, weighed=not self.joins(data))
+        remarks |= {"kernel": kernel} if self.kernel == "chosen" else {}
         given = 0 if data.gradients is None else int(np.count_nonzero((~np.isnan(data.gradients)).any(axis=1)))
         if given and not self.joins(data):
-            why = f"the kernel {self.kernel} has none" if self.kernel not in PROFILES else f"{n} trials"
+            why = f"the kernel {self.kernel} has none" if self._own not in PROFILES else f"{n} trials"
             remarks["gradients"] = f"not learnt from ({why}): the values alone count"
         elif given:
             used = int(np.count_nonzero((~np.isnan(told(data))).any(axis=1)))

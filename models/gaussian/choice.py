@@ -1,0 +1,87 @@
+"""Choice between two kinds of process by their predictions of results that they have not seen.
+
+The leave-one-out density at the hyper-parameters of all results favours the process that can bend most, since those
+results have bent it. Here each fifth of them is foretold by a fit to the others, which begins at the fit to all.
+"""
+
+import math
+from collections.abc import Mapping
+from functools import lru_cache
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.stats import norm
+
+from fieldcraft.models.gaussian.draws import pathwise
+from fieldcraft.models.gaussian.fit import Found, LogPosterior, Question
+from fieldcraft.models.gaussian.process import Fit, posterior
+from fieldcraft.models.linear.fourier_features import Kernel
+from fieldcraft.models.numerics.length_scales import ScalePrior, scale_prior, wide_prior
+from fieldcraft.models.numerics.milestones import ByDigest, milestone, thinned
+from fieldcraft.models.numerics.scores import LEAST_SD
+from fieldcraft.models.observations import Array, Scaling
+
+PRIORS: Mapping[Kernel, ScalePrior] = {"matern52": scale_prior, "rbf": wide_prior}
+"""The two kinds, with the prior of the length scales of each; the second is BoTorch's process."""
+
+_FOLDS = 5
+# Trials from which on there is a choice, and trials that are asked at most.
+_FEWEST, _MOST = 5, 128
+# Ascents of a fit to all trials.
+_STARTS = 2
+# Seed of the order in which results are left out: a choice is a function of the trials alone.
+_ORDER = 14
+
+
+@lru_cache(maxsize=64)
+def kind(trials: ByDigest, known: bool) -> Kernel:
+    """The kind that predicts better the results up to the last growth of the trials by a tenth.
+
+    Args:
+        trials: The trials.
+        known: True if the noise is that of the data.
+
+    Raises:
+        ValueError: no hyper-parameters of either give a finite density.
+    """
+    data = trials.data
+    first = data.first(milestone(len(data), _FEWEST))
+    if len(first) < _FEWEST or first.constant:
+        return "matern52"
+    return _kind(ByDigest.of(first.among(thinned(len(first), _MOST))), known)
+
+
+@lru_cache(maxsize=64)
+def _kind(asked: ByDigest, known: bool) -> Kernel:
+    scores = {kernel: score(Question(kernel, known, _STARTS, _MOST, asked, PRIORS[kernel])) for kernel in PRIORS}
+    return max(scores, key=lambda kernel: scores[kernel])
+
+
+def score(question: Question) -> float:
+    """Sum over the results of log p(t_i | the results of the other folds), in nats; minus infinity if a fit fails.
+
+    Raises:
+        ValueError: no hyper-parameters of all results give a finite density.
+    """
+    (density, _), theta, scaling = question.density(), question.answer().theta, question.trials.data.scaling
+    order = np.random.default_rng(_ORDER).permutation(len(density.targets))
+    return sum(_foretold(density, theta, scaling, fold) for fold in np.array_split(order, _FOLDS))
+
+
+def _foretold(density: LogPosterior, theta: Array, scaling: Scaling, fold: NDArray[np.intp]) -> float:
+    """Sum of the log densities of the targets of a fold by the fit to the others."""
+    others = density.among(np.setdiff1d(np.arange(len(density.targets)), fold))
+    reached, theta = others.maximised(theta)
+    if not math.isfinite(reached):
+        return -math.inf
+    noise = None if others.noise is None else torch.tensor(others.noise, dtype=torch.float64)
+    readings = None if others.readings is None else torch.from_numpy(others.readings)
+    arrays = torch.from_numpy(2 * others.X - 1), torch.from_numpy(others.targets)
+    found = Found(theta, reached, np.arange(len(others.targets)))
+    fit, factor = Fit.at(others.kernel, *arrays, noise, found, readings)
+    process = posterior(fit, scaling, pathwise, {}, factor)
+    mean, variance = process.mean_var(torch.from_numpy(2 * density.X[fold] - 1))
+    own = 0.0 if density.readings is None else density.readings[fold]
+    total = variance.numpy() + float(process.base_variance) + own + LEAST_SD**2
+    return float(norm.logpdf(density.targets[fold], mean.numpy(), np.sqrt(total)).sum())
