@@ -37,6 +37,7 @@ from fieldcraft.models.maximizers.multistart import Multistart
 from fieldcraft.models.numerics.randomness import seeded
 from fieldcraft.models.observations import Aim, Array, Observations
 from fieldcraft.models.proposers.sobol import Sobol
+from fieldcraft.models.surrogate import Surrogate
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 from fieldcraft.physics.problem import Problem
 from fieldcraft.physics.problems.branin_currin import BraninCurrin
@@ -50,9 +51,9 @@ FEWER = {("branin_currin", "botorch"): 40}
 Choose = Callable[[Problem, Objective, Array, list[dict[str, float]], np.random.Generator], Array]
 
 
-def ours(acquisition: Acquisition) -> Choose:
-    """A proposal by exact_gp, an acquisition and multistart."""
-    algorithm = Algorithm(Sobol(), 1, ExactGP(), acquisition, Multistart())
+def ours(surrogate: Surrogate, acquisition: Acquisition) -> Choose:
+    """A proposal by a surrogate, an acquisition and multistart."""
+    algorithm = Algorithm(Sobol(), 1, surrogate, acquisition, Multistart())
 
     def choose(
         problem: Problem, objective: Objective, X: Array, read: list[dict[str, float]], rng: np.random.Generator
@@ -109,8 +110,8 @@ def at_random(
 
 
 METHODS: Mapping[str, Choose] = {
-    "gp_ehvi": ours(LogEHVI()),
-    "hypervolume_thompson": ours(HypervolumeThompson()),
+    "gp_ehvi": ours(ExactGP(kernel="chosen"), LogEHVI()),
+    "hypervolume_thompson": ours(ExactGP(), HypervolumeThompson()),
     "botorch": botorch,
     "random": at_random,
 }

@@ -16,7 +16,7 @@ class GPEHVI(OnePreset):
         """See NamedAlgorithm.words."""
         return {
             "start": short_start(dimension),
-            "surrogate": {"kind": "exact_gp"},
+            "surrogate": {"kind": "exact_gp", "kernel": "chosen"},
             "acquisition": {"kind": "log_ehvi"},
             "maximizer": dict(MULTISTART),
         }

@@ -23,6 +23,7 @@ SETTINGS = {
         {"draw": "joint", "n_skeleton": 64, "restarts": 0},
         {"draw": "features", "restarts": 0},
         {"n_exact": 10, "restarts": 0},
+        {"kernel": "chosen", "restarts": 0},
     ],
     "deep_ensemble": [{"networks": 3, "width": 16, "refinements": 20}],
     "neural_greedy": [{"networks": 2, "width": 16, "steps": 20, "refinements": 20}],
