@@ -48,9 +48,9 @@ class ExactGP:
 
     Args:
         kernel: "matern52" (Matern, smoothness 5/2), "matern32", "matern12" (rougher functions: 3/2 and 1/2) or "rbf"
-            (squared exponential), or "chosen": of "matern52" and "rbf" with BoTorch's prior the one that predicts
-            better the results that it has not seen, a fifth of them at a time, anew whenever the trials have grown by a
-            tenth (``remarks`` names it; matern52 where gradients are learnt from).
+            (squared exponential), or "chosen": "rbf" with BoTorch's prior where that predicts results which it has not
+            seen, a fifth of them at a time, better than "matern52" by 3 nats, judged whenever the trials have grown by
+            a tenth. ``remarks`` names it. Beside gradients it is "matern52".
         noise: Noise that all results have: "fitted" with the other hyper-parameters, or "known": taken from
             ``Observations.noise_sd``. The standard deviation that a single result states is known noise beside that
             which is fitted, and instead of that which is known.
