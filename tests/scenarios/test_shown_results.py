@@ -277,6 +277,28 @@ def test_the_table_of_computed_objectives_is_that_of_the_stored_benchmark():
     assert f"on the reaction they took {said}" in " ".join(text_of("docs/outputs.md").split())
 
 
+def test_the_tables_of_kernels_are_those_of_the_stored_benchmark():
+    found = results("benchmarks/results/kernels")
+    fits = table("docs/methods.md", "trials of | matern52")
+    assert len(fits) == 12
+    for row in fits:
+        for kernel in ("matern52", "chosen"):
+            one = found[f"predictions | {row['trials of']} | {kernel}"]
+            assert row[kernel] == f"{one['density']:.2f} ({one['error']:.2f})", row
+    campaigns = table("docs/methods.md", "objectives of | trials | matern52")
+    assert len(campaigns) == 6
+    for row in campaigns:
+        ends = {
+            kernel: [found[f"several | {row['objectives of']} | {kernel} | {seed}"]["end"] for seed in range(5)]
+            for kernel in ("matern52", "chosen")
+        }
+        for kernel, each in ends.items():
+            shown, error = row[kernel].removesuffix(")").split(" (")
+            assert agrees(shown, fmean(each)) and agrees(error, stdev(each) / 5**0.5), row
+        better = sum(new > old for old, new in zip(*ends.values(), strict=True))
+        assert row["better on"] == str(better), row
+
+
 def test_the_table_of_starts_is_that_of_the_stored_benchmark():
     found = results("benchmarks/results/starts")
     for row in table("docs/methods.md", "problem | trials | designs first"):
