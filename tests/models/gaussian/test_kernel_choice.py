@@ -99,11 +99,22 @@ def test_a_state_tells_the_kind(data):
     assert CHOSEN.restore(data, other.state()).remarks["kernel"] == "matern32"
 
 
+def scores(data):
+    return [score(Question(kernel, False, 2, 100, ByDigest.of(data), prior)) for kernel, prior in PRIORS.items()]
+
+
+def test_a_lead_that_is_chance_changes_nothing():
+    usual, smooth = scores(rugged(20))
+    assert 0 < smooth - usual < 3
+    assert kind(ByDigest.of(rugged(20)), known=False) == "matern52"
+
+
 def test_results_since_the_last_growth_by_a_tenth_change_no_choice():
-    data = rugged(45)
-    later = np.where(np.arange(45) < 41, data.y, 1e3 * data.X[:, 0])  # 41 is such a growth, and 46 the next
-    assert kind(ByDigest.of(replace(data, y=later)), known=False) == kind(ByDigest.of(data), known=False)
-    assert kind(ByDigest.of(straight(46).first(45)), known=False) == "rbf"
+    data = straight(45)
+    jumps = replace(data, y=np.where(np.arange(45) < 41, data.y, -data.y))  # 41 is such a growth, and 46 the next
+    usual, smooth = scores(jumps)
+    assert smooth < usual + 3
+    assert kind(ByDigest.of(jumps), known=False) == kind(ByDigest.of(data), known=False) == "rbf"
 
 
 @pytest.mark.parametrize(
