@@ -107,7 +107,7 @@ def run_cell(order: Order, meter: Meter, tell: Tell) -> None:
     settings = settings_from(home=Path(order.home))
     campaign = wire(parse(order.campaign, order.cell), settings)
     ledger = open_ledger(settings.ledger, create=True)
-    if created(ledger, campaign, Path(order.home) / "campaign.json") is None:
+    if created(ledger, campaign, Path(order.home) / "campaign.json", strictly=True) is None:
         with held(ledger, campaign.name) as lease:
             ref = Ref(order.home, campaign.name, lease.model_dump())
             _passes(campaign, ledger, ref, meter, tell)

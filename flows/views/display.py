@@ -82,6 +82,8 @@ class Display:
                 return [f"               train      goes on from step {details['step']}"]
             case "exported" if details["problem"]:
                 return [f"MLflow: {details['problem']}"]
+            case "other words":
+                return [f"goes on with the algorithm that it began with; this version has another: {details['keys']}"]
             case "unshown":
                 return [f"Prefect was not told how these passes ended: {details['problem']}"]
         return []

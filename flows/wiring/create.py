@@ -6,18 +6,27 @@ from typing import Any
 
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.identity import acting
+from fieldcraft.flows.machinery.progress import tell
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.campaign_file import differing
 from fieldcraft.flows.wiring.build import rewire
 from fieldcraft.flows.wiring.campaign import Campaign
+from fieldcraft.flows.wiring.named_algorithms import TRUE
 from fieldcraft.flows.wiring.written_out import resolved
 from fieldcraft.storage.ledger import Ledger, SpecChanged
 
 
-def created(ledger: Ledger, campaign: Campaign, file: Path) -> str | None:
+def created(ledger: Ledger, campaign: Campaign, file: Path, *, strictly: bool = False) -> str | None:
     """Create the campaign, or find it unchanged; return the reason why it has ended, or None.
 
-    A specification that an earlier version stored is unchanged if this version reads the same from it.
+    A specification that an earlier version stored is unchanged if this version reads the same from it. Where its named
+    algorithm stood for other words then, it goes on with those.
+
+    Args:
+        ledger: Ledger of the campaigns.
+        campaign: The campaign, as its file states it.
+        file: The file, for messages.
+        strictly: True to refuse such other words.
 
     Raises:
         identity.Refused: the person who acts may not create campaigns.
@@ -41,14 +50,26 @@ def created(ledger: Ledger, campaign: Campaign, file: Path) -> str | None:
         )
     except SpecChanged as error:
         stored = _said_now(error.stored, campaign.settings)
-        if stored == campaign.data:
+        now = campaign.data if strictly else _as_begun(campaign.data, stored)
+        if stored == now:
+            if others := differing(stored, campaign.data):
+                tell("other words", keys="; ".join(others))
             return ledger.campaign(campaign.name).finished
-        keys = "; ".join(differing(stored, campaign.data))
+        keys = "; ".join(differing(stored, now))
         raise InputError(
             f"{file}: campaign {campaign.name!r} was started with another specification ({keys}). "
             "Restore these keys to go on, or give the file another name to start anew."
         ) from None
     return known.finished
+
+
+def _as_begun(given: Mapping[str, Any], stored: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What is given, with the words of the stored specification where both have the same named algorithm."""
+    now, before = given["algorithm"], stored["algorithm"]
+    if now.get("named") is None or now["named"] != before.get("named"):
+        return given
+    others = {name: value for name, value in now.items() if name not in TRUE}
+    return {**given, "algorithm": {**others, **{name: before[name] for name in TRUE if name in before}}}
 
 
 def _said_now(stored: Mapping[str, Any], settings: Settings) -> Mapping[str, Any]:

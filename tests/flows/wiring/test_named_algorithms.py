@@ -9,9 +9,11 @@ from small import SMALL, finish
 
 from fieldcraft.flows.cli import main
 from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.machinery.progress import listening
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse, stored
 from fieldcraft.flows.wiring.build import rewire, wire
+from fieldcraft.flows.wiring.create import created
 from fieldcraft.storage.open_ledger import open_ledger
 
 MINE = '''\
@@ -260,3 +262,27 @@ def test_a_campaign_of_a_rival_is_traced_shown_and_reported_without_a_model(tmp_
         assert main([*map(str, words), "--home", str(tmp_path / "home")]) == 0
     assert "optuna_gp" in capsys.readouterr().out
     assert re.search(r'class="lead">M[^<]* of problem branin by optuna_gp\.', (tmp_path / "r.html").read_text())
+
+
+def test_a_campaign_goes_on_with_the_words_that_its_name_stood_for_when_it_began(settings, tmp_path):
+    plugin, heard = tmp_path / "mine" / "algorithms" / "mine.py", []
+    ledger, began = open_ledger(settings.ledger, create=True), campaign(settings, {"kind": "mine"})
+    assert created(ledger, began, tmp_path / "c.yaml") is None
+    plugin.write_text(MINE.replace('"kernel": "rbf"', '"kernel": "matern32"').replace("1.0}", "3.0}"))
+    now = campaign(settings, {"kind": "mine"})
+    assert now.spec.algorithm.surrogate.kernel == "matern32"
+    with listening(lambda event, details: heard.append((event, details))):
+        assert created(ledger, now, tmp_path / "c.yaml") is None
+    keys = "algorithm.acquisition.beta: 1.0 -> 3.0; algorithm.surrogate.kernel: rbf -> matern32"
+    assert heard == [("other words", {"keys": keys})]
+    assert rewire(ledger.campaign(now.name).spec, settings).spec.algorithm.surrogate.kernel == "rbf"
+    # What the file itself changes is refused, and so is anything where campaigns are compared.
+    for changed, said in (
+        ({"seed": 8}, r"\(seed: \d+ -> 8\)"),
+        ({"algorithm": {"kind": "mine", "surrogate": {"kernel": "matern32"}}}, r"\(.*named\.surrogate\.kernel: .*\)"),
+    ):
+        other = campaign(settings, **{"algorithm": {"kind": "mine"}, **changed})
+        with pytest.raises(InputError, match=rf"another specification {said}"):
+            created(ledger, other, tmp_path / "c.yaml")
+    with pytest.raises(InputError, match=r"surrogate\.kernel: rbf -> matern32"):
+        created(ledger, now, tmp_path / "c.yaml", strictly=True)
