@@ -21,9 +21,9 @@ from fieldcraft.models.gradients.rows import Values, ValuesAndSlopes
 from fieldcraft.models.linear.fourier_features import Kernel
 from fieldcraft.models.numerics.digests import refuse_other_data, stamped
 from fieldcraft.models.numerics.length_scales import wide_prior
+from fieldcraft.models.numerics.scores import LEAST_SD
 from fieldcraft.models.numerics.states import named, part
 from fieldcraft.models.observations import Array, Emulator, Observations
-from fieldcraft.models.selection.predictive_score import LEAST_SD
 from fieldcraft.models.surrogate import Posterior, Report
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 

@@ -9,9 +9,10 @@ import torch
 from scipy.stats import qmc
 
 from fieldcraft.models.capability import Capability, required
+from fieldcraft.models.numerics.scores import LEAST_SD
 from fieldcraft.models.observations import Observations, Physics
 from fieldcraft.models.selection.contest import Contest
-from fieldcraft.models.selection.predictive_score import LEAST_SD, score
+from fieldcraft.models.selection.predictive_score import score
 from fieldcraft.models.surrogate import LeaveOneOut, no_report
 from fieldcraft.models.surrogates import auto
 from fieldcraft.models.surrogates.additive_gp import AdditiveGP
