@@ -64,7 +64,7 @@ def created(ledger: Ledger, campaign: Campaign, file: Path, *, strictly: bool = 
 
 
 def _as_begun(given: Mapping[str, Any], stored: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What is given, with the words of the stored specification where both have the same named algorithm."""
+    """A given specification, with the words of the stored one where both have the same named algorithm."""
     now, before = given["algorithm"], stored["algorithm"]
     if now.get("named") is None or now["named"] != before.get("named"):
         return given

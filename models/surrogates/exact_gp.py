@@ -11,7 +11,6 @@ from torch import Tensor
 
 from fieldcraft.models.capability import Capability
 from fieldcraft.models.gaussian import draws
-from fieldcraft.models.gaussian.choice import PRIORS, kind
 from fieldcraft.models.gaussian.fit import Found, Question, known_noise, stated_noise
 from fieldcraft.models.gaussian.inducing import INDUCING, InducedFeatures, InducedPosterior, conditioned
 from fieldcraft.models.gaussian.process import ExactPosterior, Fit, posterior
@@ -24,6 +23,7 @@ from fieldcraft.models.numerics.length_scales import ScalePrior, scale_prior
 from fieldcraft.models.numerics.memory import refuse_memory
 from fieldcraft.models.numerics.milestones import ByDigest
 from fieldcraft.models.observations import Observations
+from fieldcraft.models.selection.kernel_choice import PRIORS, kind
 from fieldcraft.models.surrogate import Function, Report
 
 # Matrices of the size of the covariance that are alive at once: in a step of the fit, and with a gradient afterwards.

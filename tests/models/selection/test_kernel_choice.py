@@ -8,11 +8,11 @@ import pytest
 import torch
 from scipy import stats
 
-from fieldcraft.models.gaussian.choice import PRIORS, kind, score
 from fieldcraft.models.gaussian.fit import Question
 from fieldcraft.models.numerics.length_scales import wide_prior
 from fieldcraft.models.numerics.milestones import ByDigest
 from fieldcraft.models.observations import Observations
+from fieldcraft.models.selection.kernel_choice import PRIORS, kind, score
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 
