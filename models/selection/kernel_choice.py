@@ -37,14 +37,11 @@ _ORDER = 14
 
 @lru_cache(maxsize=64)
 def kind(trials: ByDigest, known: bool) -> Kernel:
-    """ "rbf" if it predicts better, by ``MARGIN``, the results up to the last growth of the trials by a tenth.
+    """The smooth kind where it predicts better, by ``MARGIN``, the results up to the last growth by a tenth.
 
     Args:
         trials: The trials.
         known: True if the noise is that of the data.
-
-    Raises:
-        ValueError: no hyper-parameters of either give a finite density.
     """
     data = trials.data
     first = data.first(milestone(len(data), _FEWEST))
@@ -60,12 +57,12 @@ def _kind(asked: ByDigest, known: bool) -> Kernel:
 
 
 def score(question: Question) -> float:
-    """Sum over the results of log p(t_i | the results of the other folds), in nats; minus infinity if a fit fails.
-
-    Raises:
-        ValueError: no hyper-parameters of all results give a finite density.
-    """
-    (density, _), theta, scaling = question.density(), question.answer().theta, question.trials.data.scaling
+    """Sum over the results of log p(t_i | the results of the other folds), in nats; minus infinity if a fit fails."""
+    (density, _), scaling = question.density(), question.trials.data.scaling
+    try:
+        theta = question.answer().theta
+    except ValueError:
+        return -math.inf
     order = np.random.default_rng(_ORDER).permutation(len(density.targets))
     return sum(_foretold(density, theta, scaling, fold) for fold in np.array_split(order, _FOLDS))
 

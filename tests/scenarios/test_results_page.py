@@ -2,6 +2,7 @@
 
 import json
 import re
+from itertools import product
 
 import pytest
 import yaml
@@ -41,6 +42,15 @@ def test_every_claim_on_growth_names_methods_that_were_measured():
     assert len(judged) == 2
     for about in judged:
         assert all({*about.methods, *about.baselines} <= measured for measured in sizes.values()), about
+
+
+def test_every_claim_on_targets_names_algorithms_that_were_run_on_every_function():
+    cells = json.loads(text_of("benchmarks/results/coco.json"))
+    judged = [claim.reached for paper in CLAIMS.papers for claim in paper.claims if claim.reached]
+    assert len(judged) == 1
+    for about in judged:
+        for name, d in product((*about.methods, *about.baselines), about.dimensions):
+            assert {f"{name} {d} {function} 0" for function in range(1, 25)} <= cells.keys(), (name, d)
 
 
 def test_every_reason_why_auto_is_behind_is_shown(made):

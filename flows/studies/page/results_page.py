@@ -8,6 +8,7 @@ Made in the repository's root of ``studies/claims/papers.yaml``, ``studies/resul
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from statistics import median
@@ -15,7 +16,7 @@ from typing import Any
 
 from fieldcraft.flows.spec.registry import available
 from fieldcraft.flows.studies.page.targets import EACH, GROUPS, algorithms_of, shares
-from fieldcraft.flows.studies.plan.claims import Claim, Claims, Compared, Grown, Paper, Solvers, read_claims
+from fieldcraft.flows.studies.plan.claims import Claim, Claims, Compared, Grown, Paper, Reached, Solvers, read_claims
 from fieldcraft.flows.studies.plan.spec import cells_of, read_study
 from fieldcraft.flows.studies.scoring.standing import behind, standings
 from fieldcraft.flows.studies.scoring.verdicts import accelerations, hours_left, misses_of, rows_of, verdict_of
@@ -64,6 +65,21 @@ _LEFT = """What the rest would cost is what the campaigns that ended cost a tria
 problem, or else of the same problem, or algorithm, or any."""
 
 
+@dataclass(frozen=True)
+class Measured:
+    """What benchmarks measured for claims.
+
+    Args:
+        solved: Rows of ``certified.json``.
+        growth: Rows of ``growth.json``.
+        cells: Targets reached, of ``coco.json``.
+    """
+
+    solved: Rows
+    growth: Rows
+    cells: Mapping[str, int]
+
+
 def page(root: Path) -> str:
     """The page as Markdown.
 
@@ -78,42 +94,42 @@ def page(root: Path) -> str:
         file.stem: json.loads(file.read_text(encoding="utf-8"))
         for file in sorted((root / "studies" / "results").glob("*.json"))
     }
-    solved, growth = (
-        json.loads((root / "benchmarks" / "results" / f"{name}.json").read_text(encoding="utf-8"))["rows"]
-        for name in ("certified", "growth")
+    solved, growth, cells = (
+        json.loads((root / "benchmarks" / "results" / f"{name}.json").read_text(encoding="utf-8"))
+        for name in ("certified", "growth", "coco")
     )
     blocks = [_HEAD]
     for paper in claims.papers:
-        blocks += _paper(paper, studies, solved, growth)
+        blocks += _paper(paper, studies, Measured(solved["rows"], growth["rows"], cells))
     blocks += ["## Errata", *_errata(claims)]
     blocks += ["## Against other packages", _AGAINST, *_against(claims, studies)]
     blocks += ["## Trials saved against random search", _QUICKER, *_quicker(studies)]
-    targets = root / "benchmarks" / "results" / "coco.json"
-    if targets.exists():
-        blocks += ["## COCO", *_targets(json.loads(targets.read_text(encoding="utf-8")))]
+    blocks += ["## COCO", *_targets(cells)]
     blocks += ["## Not run", _LEFT, *_left(root, studies)]
     return "\n\n".join(blocks) + "\n"
 
 
-def _paper(paper: Paper, studies: Mapping[str, Any], solved: Rows, growth: Rows) -> Iterator[str]:
+def _paper(paper: Paper, studies: Mapping[str, Any], measured: Measured) -> Iterator[str]:
     yield f"## {paper.title}"
     yield f"{paper.source}."
     for number, claim in enumerate(paper.claims, 1):
         yield f"### {paper.title}, claim {number}"
         yield f"{claim.stated} ({claim.where})"
-        yield from _judged(claim, studies, solved, growth)
+        yield from _judged(claim, studies, measured)
 
 
-def _judged(claim: Claim, studies: Mapping[str, Any], solved: Rows, growth: Rows) -> Iterator[str]:
+def _judged(claim: Claim, studies: Mapping[str, Any], measured: Measured) -> Iterator[str]:
     if claim.lacks is not None:
         yield f"**Not measured yet**: {claim.lacks}"
         return
     if claim.compared is not None:
         yield from _compared(claim.compared, studies.get(claim.compared.study))
     if claim.solvers is not None:
-        yield _solvers(claim.solvers, solved)
+        yield _solvers(claim.solvers, measured.solved)
     if claim.grown is not None:
-        yield from grown(claim.grown, growth)
+        yield from grown(claim.grown, measured.growth)
+    if claim.reached is not None:
+        yield from reached(claim.reached, measured.cells)
     if claim.differs is not None:
         yield f"Measured otherwise: {claim.differs}"
     if claim.because is not None:
@@ -180,6 +196,22 @@ def grown(about: Grown, rows: Rows) -> Iterator[str]:
     lines = [[f"{n:,}", *(f"{found[name, n]:.3g} {unit}" for name in names)] for n in sizes]
     yield _table(["trials", *names], lines)
     yield "From `benchmarks/growth.py`."
+
+
+def reached(about: Reached, cells: Mapping[str, int]) -> Iterator[str]:
+    """Verdicts on the targets reached, and their table by the number of variables."""
+    names = (*about.methods, *about.baselines)
+    found = {d: {name: shares(cells, name, d) for name in names} for d in about.dimensions}
+    share = {(d, name): told[-1] or 0.0 for d, known in found.items() for name, (told, _) in known.items()}
+    verdicts = []
+    for method in about.methods:
+        first = [d for d in found if all(share[d, method] > share[d, name] for name in about.baselines)]
+        where = f"in {', '.join(map(str, first))} variables" if first else "in no number of variables"
+        verdicts.append(f"- `{method}` **reaches more targets than every baseline {where}**")
+    yield "\n".join(verdicts)
+    lines = [[str(d), *(f"{share[d, name]:.3f}, {known[name][1]}" for name in names)] for d, known in found.items()]
+    yield _table(["variables", *names], lines)
+    yield "Shares of the targets, and campaigns. From `benchmarks/coco.py`."
 
 
 def _errata(claims: Claims) -> Iterator[str]:

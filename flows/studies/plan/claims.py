@@ -55,6 +55,20 @@ class Grown(Part):
     baselines: tuple[str, ...] = Field(min_length=1)
 
 
+class Reached(Part):
+    """Cells of ``benchmarks/results/coco.json`` by which a claim on COCO's functions is judged.
+
+    Attributes:
+        methods: The method's variants, each judged by itself.
+        baselines: What the paper compares with.
+        dimensions: Numbers of variables that count.
+    """
+
+    methods: tuple[str, ...] = Field(min_length=1)
+    baselines: tuple[str, ...] = Field(min_length=1)
+    dimensions: tuple[int, ...] = Field(min_length=1)
+
+
 class Claim(Part):
     """A claim of a paper: how it is judged, or what is lacking to judge it.
 
@@ -64,6 +78,7 @@ class Claim(Part):
         compared: The campaigns that judge it.
         solvers: The optima of acquisitions that judge it.
         grown: The time or memory of proposals that judges it.
+        reached: The targets reached on COCO's functions that judge it.
         lacks: Why it is not measured, or what that would take.
         differs: In what the measurement is not the paper's.
         because: Why it does not hold, or holds in part only.
@@ -74,14 +89,16 @@ class Claim(Part):
     compared: Compared | None = None
     solvers: Solvers | None = None
     grown: Grown | None = None
+    reached: Reached | None = None
     lacks: str | None = None
     differs: str | None = None
     because: str | None = None
 
     @model_validator(mode="after")
     def _judged_in_one_way(self) -> Self:
-        if sum(each is not None for each in (self.compared, self.solvers, self.grown, self.lacks)) != 1:
-            raise ValueError("give exactly one of compared, solvers, grown and lacks")
+        ways = self.compared, self.solvers, self.grown, self.reached, self.lacks
+        if sum(each is not None for each in ways) != 1:
+            raise ValueError("give exactly one of compared, solvers, grown, reached and lacks")
         return self
 
 

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from fieldcraft.flows.cli import main
-from fieldcraft.flows.studies.page.results_page import grown
+from fieldcraft.flows.studies.page.results_page import grown, reached
 from fieldcraft.flows.studies.page.targets import algorithms_of, shares
-from fieldcraft.flows.studies.plan.claims import Claim, Compared, Grown, Solvers
+from fieldcraft.flows.studies.plan.claims import Claim, Compared, Grown, Reached, Solvers
 from fieldcraft.flows.studies.plan.quick import quick
 from fieldcraft.flows.studies.plan.spec import cells_of, study_of
 from fieldcraft.flows.studies.scoring.verdicts import accelerations, hours_left, misses_of, verdict_of
@@ -113,10 +113,30 @@ def test_the_growth_of_a_proposal_is_judged_at_the_most_trials():
     assert source == "From `benchmarks/growth.py`."
 
 
+def test_the_targets_reached_are_judged_in_each_number_of_variables():
+    def cells(method, dimension, *each):
+        return {f"{method} {dimension} {function} 0": n for function, n in enumerate(each, 1)}
+
+    found = {
+        **cells("m", 2, 51, 0),
+        **cells("other", 2, 0, 34),
+        **cells("m", 3, 17, 17),
+        **cells("other", 3, 17, 34),
+        **cells("unnamed", 2, 51, 51),
+    }
+    about = Reached(methods=("m",), baselines=("other",), dimensions=(2, 3))
+    verdict, table, source = reached(about, found)
+    assert verdict == "- `m` **reaches more targets than every baseline in 2 variables**"
+    assert table.splitlines()[0] == "| variables | m | other |"
+    assert table.splitlines()[2:] == ["| 2 | 0.500, 2 | 0.333, 2 |", "| 3 | 0.333, 2 | 0.500, 2 |"]
+    assert "benchmarks/coco.py" in source
+    assert "in no number of variables**" in next(reached(about.model_copy(update={"dimensions": (3,)}), found))
+
+
 def test_a_claim_is_judged_in_one_way():
-    with pytest.raises(ValueError, match="give exactly one of compared, solvers, grown and lacks"):
+    with pytest.raises(ValueError, match="give exactly one of compared, solvers, grown, reached and lacks"):
         Claim(stated="it wins", where="Table 1")
-    with pytest.raises(ValueError, match="give exactly one of compared, solvers, grown and lacks"):
+    with pytest.raises(ValueError, match="give exactly one of compared, solvers, grown, reached and lacks"):
         Claim(stated="it wins", where="Table 1", compared=ABOUT, lacks="time")
 
 
