@@ -116,6 +116,21 @@ class MomentScore(MomentFunction, Protocol):
 
 
 @runtime_checkable
+class AnchoredScore(Score, Protocol):
+    """A score that may be largest near some points, where samples of the whole space are few."""
+
+    @property
+    def anchors(self) -> Tensor | None:
+        """Those encoded points, shape (m, d), m may be 0; None if it knows none."""
+        ...
+
+
+def anchors_of(score: Score) -> Tensor | None:
+    """The points (m, d) near which a score may be largest; None if it knows none."""
+    return score.anchors if isinstance(score, AnchoredScore) else None
+
+
+@runtime_checkable
 class BoundedScore(Score, Protocol):
     """A score that counts only where all of its excesses are <= 0."""
 

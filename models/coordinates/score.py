@@ -6,7 +6,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fieldcraft.models.acquisition import BoundedScore, PeakedScore, Score, ScreenedScore, ViolationScore, centre_of
+from fieldcraft.models.acquisition import (
+    BoundedScore,
+    PeakedScore,
+    Score,
+    ScreenedScore,
+    ViolationScore,
+    anchors_of,
+    centre_of,
+)
 from fieldcraft.models.coordinates.model_coordinates import ModelCoordinates
 from fieldcraft.models.scoring.gradients import with_gradients
 
@@ -28,6 +36,12 @@ class ScoreOfDesigns:
         """The encoded point, shape (d,), about which it is searched; None for the whole space."""
         centre = centre_of(self.score)
         return None if centre is None else self.coordinates.back(centre[None])[0]
+
+    @property
+    def anchors(self) -> Tensor | None:
+        """The encoded points (m, d) near which it may be largest; None if it knows none."""
+        points = anchors_of(self.score)
+        return None if points is None else self.coordinates.back(points)
 
     @property
     def peak(self) -> Tensor | None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from fieldcraft.models.acquisition import BoundedScore, Score, ScreenedScore
+from fieldcraft.models.acquisition import BoundedScore, Score, ScreenedScore, anchors_of
 from fieldcraft.models.coordinates.model_coordinates import ModelCoordinates
 from fieldcraft.models.feasibility.least_violation import Room
 from fieldcraft.models.maximizer import SAME
@@ -29,7 +29,7 @@ _ROWS = 256
 _OUTSIDE = -1e100
 # Weight of the squared excess beside a score whose largest slope is one, while all starts go together.
 _PENALTY = 100.0
-# Samples about each anchor of a bounded score by their distances.
+# Samples about each anchor of a score by their distances.
 _AROUND, _DISTANCES = 16, (0.1, 0.01)
 # Least share of the way from a centre to another point of the space.
 _LEAST_SHARE = 1e-3
@@ -56,10 +56,11 @@ class BatchSlot:
         return self.score if isinstance(self.score, BoundedScore) else None
 
     def around_anchors(self, rng: np.random.Generator) -> Array:
-        """Feasible samples near the anchors of a bounded score, shape (n, d); empty, with no draw, for others."""
-        if self.bounded is None:
+        """Feasible samples near the anchors of a score, shape (n, d); empty, with no draw, where it has none."""
+        points = anchors_of(self.score)
+        if points is None:
             return np.empty((0, self.space.dimension))
-        anchors = np.repeat(self.bounded.anchors.numpy(), _AROUND, axis=0)
+        anchors = np.repeat(points.numpy(), _AROUND, axis=0)
         steps = rng.choice(_DISTANCES, size=(len(anchors), 1)) * rng.standard_normal(anchors.shape)
         return self.space.repair(anchors + steps)
 

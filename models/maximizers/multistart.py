@@ -34,6 +34,9 @@ class Multistart:
     If the score is bounded (``BoundedScore``), points within the bounds come first and SLSQP keeps them there. If none
     is found, the one with the least sum of excesses is chosen, and its value is minus that sum.
 
+    If the score may be largest near some points (``AnchoredScore``), such as the designs of a front, 16 samples more
+    lie about each of them.
+
     Where a surrogate has a cheaper form of itself, as exact_gp of more than 200 trials, the samples are judged by that,
     and by the surrogate itself only where gradients start.
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fieldcraft.models.acquisition import Scale, Score, ScreenedScore
+from fieldcraft.models.acquisition import Scale, Score, ScreenedScore, anchors_of
 from fieldcraft.models.capability import Capability
 from fieldcraft.models.feasibility.constrained import LEAST_SD, ConstrainedPosterior
 from fieldcraft.models.feasibility.pending import Believing
@@ -68,6 +68,11 @@ class _Weighted:
     scale: Scale
     believing: Believing
     powers: tuple[float, ...] = (1.0,)
+
+    @property
+    def anchors(self) -> Tensor | None:
+        """See AnchoredScore."""
+        return None if self.score is None else anchors_of(self.score)
 
     def value(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
         """Score at X (n, d), shape (n,) (see Score.value)."""

@@ -1,6 +1,7 @@
 """Expected improvement of the hypervolume of several objectives, in closed form and in logarithms."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -10,6 +11,7 @@ from botorch.utils.multi_objective.pareto import is_non_dominated
 from torch import Tensor
 
 from fieldcraft.models.feasibility.constrained import ConstrainedPosterior, about_objective
+from fieldcraft.models.numerics.milestones import thinned
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.pareto.posterior import SeveralObjectives
 from fieldcraft.models.scoring.criteria import LEAST_SD, LogImprovement, evaluated
@@ -19,6 +21,8 @@ from fieldcraft.models.surrogate import Posterior
 
 # Of a cell whose ends promise the same improvement to rounding: its share of that.
 _LEAST_SHARE = 1e-14
+# Designs of the front near which a search begins, too.
+_MOST_ANCHORS = 64
 
 
 def several(posterior: Posterior, who: str) -> SeveralObjectives:
@@ -45,14 +49,21 @@ def believed_front(posterior: Posterior, data: Observations, points: Tensor) -> 
         data: At least one observation.
         points: Encoded points without a result that are believed, shape (k, d).
     """
+    return _front(posterior, data, points)[1]
+
+
+def _front(posterior: Posterior, data: Observations, points: Tensor) -> tuple[Tensor, Tensor]:
+    """The designs (p, d) of ``believed_front``, and their means (p, m)."""
     beliefs, read, points = several(posterior, "front"), torch.tensor(data.X), hopeful(data, points)
     with torch.no_grad():
         if isinstance(posterior, ConstrainedPosterior):
             feasible = posterior.read_feasible(read)
             read = read[feasible] if feasible.any() else read
             points = points[posterior.believed_feasible(points)] if len(points) else points
-        means = beliefs.means(torch.cat([read, points]))
-        return means[is_non_dominated(-means)]
+        designs = torch.cat([read, points])
+        means = beliefs.means(designs)
+        best = is_non_dominated(-means)
+        return designs[best], means[best]
 
 
 def reference_point(beliefs: SeveralObjectives, front: Tensor) -> Tensor:
@@ -146,6 +157,12 @@ class HypervolumeScore:
     reference: Tensor
     # A place is asked about hundreds of times with the same points chosen: cut the region into cells once.
     _built: dict[bytes, tuple[SeveralObjectives, LogHypervolumeImprovement]] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def anchors(self) -> Tensor:
+        """Designs of the front (p, d), at most 64, evenly spaced among them."""
+        designs, _ = _front(self.posterior, self.data, self.pending)
+        return designs[torch.from_numpy(thinned(len(designs), _MOST_ANCHORS))]
 
     def value(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
         """The logarithm at X (n, d), shape (n,), given the points ``chosen`` (j, d) for earlier places."""
