@@ -50,6 +50,23 @@ def test_maximum_on_a_square_is_that_of_a_dense_grid():
     np.testing.assert_allclose(found.X[0], [best, best], atol=2e-3)
 
 
+class Anchored(Formula):
+    """A score that tells of points near which it may be largest."""
+
+    anchors = torch.full((1, 8), 0.31, dtype=torch.float64)
+
+
+def test_a_narrow_peak_near_an_anchor_is_found_where_samples_of_the_space_miss_it():
+    cube = SearchSpace(tuple(Continuous(f"x{i}", -1.0, 1.0) for i in range(8)))
+
+    def peaked(X):
+        return torch.exp(-(X - 0.3).square().sum(dim=1) / (2 * 0.05**2)) - 0.01 * X[:, 0]
+
+    for score, found in ((Formula(peaked), False), (Anchored(peaked), True)):
+        best = Multistart().maximize(score, cube, 1, np.random.default_rng(0))
+        assert (best.value[0] > 0.99) == found
+
+
 def test_maximum_at_a_corner_is_reached_exactly():
     found = maximize(lambda X: X[:, 0] - 2 * X[:, 1], SQUARE)
     np.testing.assert_array_equal(found.X, [[1.0, -1.0]])

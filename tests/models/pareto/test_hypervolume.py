@@ -15,14 +15,17 @@ from botorch.utils.multi_objective.box_decompositions.non_dominated import FastN
 from botorch.utils.multi_objective.hypervolume import Hypervolume, infer_reference_point
 from botorch.utils.testing import MockModel, MockPosterior
 
+from fieldcraft.models.acquisition import anchors_of
 from fieldcraft.models.acquisitions.hypervolume_thompson import HypervolumeThompson
 from fieldcraft.models.acquisitions.log_ehvi import LogEHVI
 from fieldcraft.models.algorithm import Algorithm
+from fieldcraft.models.coordinates.score import ScoreOfDesigns
 from fieldcraft.models.gaussian.exact_results import through_results
 from fieldcraft.models.gaussian.process import to_unit
 from fieldcraft.models.maximizers.multistart import Multistart
 from fieldcraft.models.observations import Aim, Observations
 from fieldcraft.models.proposers.sobol import Sobol
+from fieldcraft.models.rules.probing import Probing
 from fieldcraft.models.scoring.gradients import automatic
 from fieldcraft.models.scoring.hypervolume import LogHypervolumeImprovement, believed_front, reference_point
 from fieldcraft.models.surrogates.exact_gp import ExactGP
@@ -140,6 +143,49 @@ def test_the_front_is_of_means_in_each_sense_and_believed_points_join_it(posteri
     believed = posterior.objective.means(BEHIND)
     joined = believed_front(posterior, DATA, BEHIND)
     assert all((joined <= row + 1e-9).all(dim=1).any() for row in believed)
+
+
+def test_the_search_begins_near_the_designs_of_the_front(posterior):
+    beliefs, pending = posterior.objective, BEHIND[:2]
+    score = LogEHVI().score(posterior, DATA, pending, 1, None)
+    front = believed_front(posterior, DATA, pending)
+    torch.testing.assert_close(beliefs.means(anchors_of(score)), front)
+    rows = {tuple(row) for row in torch.cat([torch.tensor(X), pending]).tolist()}
+    assert {tuple(row) for row in anchors_of(score).tolist()} <= rows
+    # The rule for constraints tells of them, too, and the map to encoded points.
+    limited = replace(DATA, constraints=X.sum(axis=1, keepdims=True) - 0.5)
+    believing = algorithm(LogEHVI()).fit(limited, np.random.default_rng(0))
+    weighted = Probing().constrained(
+        LogEHVI().score(believing, limited, NONE, 1, None), "log", believing, limited, NONE, 0
+    )
+    assert (anchors_of(weighted).sum(dim=1) <= 0.5).all() and len(anchors_of(weighted)) > 0
+    turned = ScoreOfDesigns(score, Turned())
+    assert torch.equal(anchors_of(turned), -anchors_of(score))
+
+
+class Turned:
+    """Coordinates that are those of the points with the other sign."""
+
+    def __call__(self, points):
+        return -points
+
+    def back(self, seen):
+        return -seen
+
+
+def test_a_long_front_gives_64_anchors(posterior):
+    ramp = torch.linspace(-1, 1, 100, dtype=torch.float64)
+    points = torch.stack([ramp, -ramp], dim=1)
+    data = Observations(
+        points.numpy(),
+        points[:, 0].numpy(),
+        maximize=False,
+        aims=(Aim(False), Aim(False)),
+        further=points[:, 1:].numpy(),
+    )
+    beliefs = algorithm(LogEHVI()).fit(data, np.random.default_rng(0))
+    found = anchors_of(LogEHVI().score(beliefs, data, NONE, 1, None))
+    assert found.shape == (64, 2) and float(found[0, 0]) == -1.0 and float(found[-1, 0]) == 1.0
 
 
 def test_nothing_is_to_be_gained_where_a_trial_is_pending_or_a_place_was_chosen(posterior):
