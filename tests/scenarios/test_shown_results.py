@@ -263,6 +263,19 @@ def test_the_table_of_several_objectives_is_that_of_the_stored_cells():
             assert f"; {len(values)} seed" in row[method] or len(values) == 5
 
 
+def test_the_table_of_the_study_of_objectives_is_that_of_the_stored_study():
+    study = results("studies/results/objectives")
+    rows = {row["study of"]: row for row in table("docs/methods.md", "study of | gp_ehvi")}
+    assert rows.keys() == {problem["problem"] for problem in study["problems"]}
+    for problem in study["problems"]:
+        found = {each["algorithm"]: each for each in problem["rows"]}
+        for algorithm, said in list(rows[problem["problem"]].items())[1:]:
+            mean, error = said.removesuffix(")").split(" (")
+            one = found[algorithm]
+            assert one["n"] == (10 if algorithm in ("gp_ehvi", "thompson") else 2), algorithm
+            assert agrees(mean, problem["optimum"] - one["mean"]) and agrees(error, one["error"]), (problem, algorithm)
+
+
 def test_the_table_of_computed_objectives_is_that_of_the_stored_benchmark():
     data = results("benchmarks/results/derived")
     rows = table("docs/outputs.md", "objective | variables | through its parts")
