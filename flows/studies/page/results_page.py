@@ -67,7 +67,7 @@ problem, or else of the same problem, or algorithm, or any."""
 
 @dataclass(frozen=True)
 class Measured:
-    """What benchmarks measured for claims.
+    """Results of benchmarks that judge claims.
 
     Args:
         solved: Rows of ``certified.json``.
