@@ -9,6 +9,7 @@ from fieldcraft.models.named_algorithm import MULTISTART, OnePreset, Words, shor
 class GPEHVI(OnePreset):
     """exact_gp x log_ehvi x multistart: the usual form of Bayesian optimisation of several objectives.
 
+    The process of each output has the kernel that predicts it better (``kernel: chosen``).
     Unknown constraints enter by their probability, with probing designs (rule ``probing``).
     """
 
