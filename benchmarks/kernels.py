@@ -1,12 +1,11 @@
 """What a process predicts, and what campaigns find, with the default kernel and with a chosen one.
 
-    OMP_NUM_THREADS=1 python benchmarks/kernels.py --json FILE [--seeds 5] [--parts predictions one several]
+    OMP_NUM_THREADS=1 python benchmarks/kernels.py --json FILE [--seeds 5] [--parts predictions several]
 
 `exact_gp` with its default, "matern52", and with `kernel: chosen`. Part `predictions`: as in `benchmarks/priors.py`,
-for its problems and each output of four simulators (10, 25 and 50 Sobol designs), so many draws of each. Part `one`:
-campaigns of one objective, as there. Part `several`: campaigns of several objectives, as in
-`benchmarks/objectives.py`. FILE has the mean log density and the error, the least regret at the end, and the
-hypervolume; and the CPU seconds. What is in FILE is not run again.
+for its problems and each output of four simulators (10, 25 and 50 Sobol designs), so many draws of each (two are
+stored). Part `several`: campaigns of several objectives, as in `benchmarks/objectives.py`. FILE has the mean log
+density and the error, and the hypervolume at the end with the CPU seconds. What is in FILE is not run again.
 """
 
 import argparse
@@ -34,7 +33,7 @@ from fieldcraft.physics.problems.penicillin import Penicillin
 from fieldcraft.physics.problems.speed_reducer import SpeedReducer
 from fieldcraft.physics.problems.vehicle_safety import VehicleSafety
 
-PARTS = ("predictions", "one", "several")
+PARTS = ("predictions", "several")
 KERNELS: Mapping[str, ExactGP] = {"matern52": ExactGP(), "chosen": ExactGP(kernel="chosen")}
 SIMULATORS: Mapping[str, Any] = {
     "speed_reducer": SpeedReducer(),
@@ -85,18 +84,13 @@ def main() -> None:
             for name, learnt in predictions(surrogate, options.seeds).items():
                 found = priors.kept(options.json, f"predictions | {name} | {kernel}", learnt)
                 print(f"{name:20} {kernel:9} density {found['density']:6.2f}, error {found['error']:.3f}", flush=True)
-    runs: dict[str, Callable[[int], dict[str, float]]] = {}
-    for kernel, surrogate in KERNELS.items():
-        if "one" in options.parts:
-            runs |= {
-                f"one | {name} | {kernel}": partial(priors.campaign, task, surrogate)
-                for name, task in priors.TASKS.items()
-            }
-        if "several" in options.parts:
-            runs |= {
-                f"several | {name} | {kernel}": partial(several, problem, trials, surrogate)
-                for name, (problem, trials) in SEVERAL.items()
-            }
+    if "several" not in options.parts:
+        return
+    runs = {
+        f"several | {name} | {kernel}": partial(several, problem, trials, surrogate)
+        for kernel, surrogate in KERNELS.items()
+        for name, (problem, trials) in SEVERAL.items()
+    }
     for key, run in runs.items():
         each = [priors.kept(options.json, f"{key} | {seed}", partial(run, seed)) for seed in range(options.seeds)]
         ends = [one["end"] for one in each]

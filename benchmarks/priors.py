@@ -106,13 +106,13 @@ def outputs_of(problem: Any) -> Callable[[Array], Array]:
     return outputs
 
 
-def campaign(task: Task, surrogate: Any, seed: int) -> dict[str, float]:
+def campaign(task: Task, method: str, seed: int) -> dict[str, float]:
     """One campaign, as the file has it."""
     began, space = time.process_time(), task.space
     X = Sobol().propose(space, 0, task.start, np.random.default_rng(seed))
     sd = NOISE * float(task.regret(space.sample(2000, np.random.default_rng(99))).std())
     noise = sd * np.random.default_rng([seed, 7]).standard_normal(task.trials)
-    algorithm = Algorithm(Sobol(), task.start, surrogate, LogEI(), Multistart())
+    algorithm = Algorithm(Sobol(), task.start, METHODS[method](), LogEI(), Multistart())
     while len(X) < task.trials:
         t = len(X)
         data = Observations(X, task.regret(X) + noise[:t], maximize=False, noise_sd=sd, space=space)
@@ -153,7 +153,7 @@ def main() -> None:
     for problem in options.problems:
         for method in options.methods:
             runs = {
-                f"{problem} | {method} | {n}": partial(campaign, TASKS[problem], METHODS[method](), n)
+                f"{problem} | {method} | {n}": partial(campaign, TASKS[problem], method, n)
                 for n in range(options.seeds)
             }
             each = [kept(options.json, key, run) for key, run in runs.items()]

@@ -131,13 +131,8 @@ def anchors_of(score: Score) -> Tensor | None:
 
 
 @runtime_checkable
-class BoundedScore(Score, Protocol):
-    """A score that counts only where all of its excesses are <= 0."""
-
-    @property
-    def anchors(self) -> Tensor:
-        """Encoded points at or near which it counts, shape (m, d); m may be 0."""
-        ...
+class BoundedScore(AnchoredScore, Protocol):
+    """A score that counts only where all of its excesses are <= 0; its anchors are points at or near which it does."""
 
     def excess(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
         """Excesses at X (n, d), shape (n, k), differentiable in X; arguments as for ``value``."""

@@ -79,11 +79,6 @@ class BoundedScoreOfDesigns(ScoreOfDesigns):
 
     score: BoundedScore
 
-    @property
-    def anchors(self) -> Tensor:
-        """Encoded points at or near which it counts, shape (m, d)."""
-        return self.coordinates.back(self.score.anchors)
-
     def excess(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
         """Excesses at encoded X (n, d), shape (n, k)."""
         return self.score.excess(self.coordinates(X), slot, self.coordinates(chosen))

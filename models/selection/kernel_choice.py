@@ -20,7 +20,7 @@ from fieldcraft.models.linear.fourier_features import Kernel
 from fieldcraft.models.numerics.length_scales import ScalePrior, scale_prior, wide_prior
 from fieldcraft.models.numerics.milestones import ByDigest, milestone, thinned
 from fieldcraft.models.numerics.scores import LEAST_SD
-from fieldcraft.models.observations import Array, Scaling
+from fieldcraft.models.observations import Array, Observations, Scaling
 from fieldcraft.models.selection.contest import MARGIN
 
 PRIORS: Mapping[Kernel, ScalePrior] = {"matern52": scale_prior, "rbf": wide_prior}
@@ -35,15 +35,13 @@ _STARTS = 2
 _ORDER = 14
 
 
-@lru_cache(maxsize=64)
-def kind(trials: ByDigest, known: bool) -> Kernel:
+def kind(data: Observations, known: bool) -> Kernel:
     """The smooth kind where it predicts better, by ``MARGIN``, the results up to the last growth by a tenth.
 
     Args:
-        trials: The trials.
+        data: The trials.
         known: True if the noise is that of the data.
     """
-    data = trials.data
     first = data.first(milestone(len(data), _FEWEST))
     if len(first) < _FEWEST or first.constant:
         return "matern52"

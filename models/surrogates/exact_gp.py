@@ -129,7 +129,7 @@ class ExactGP:
 
     def _kernel(self, data: Observations) -> Kernel:
         """The kernel of a process of the values."""
-        return kind(ByDigest.of(data), self.noise == "known") if self.kernel == "chosen" else self.kernel
+        return kind(data, self.noise == "known") if self.kernel == "chosen" else self.kernel
 
     @property
     def _own(self) -> Kernel:

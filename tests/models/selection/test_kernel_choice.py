@@ -74,8 +74,8 @@ def test_the_score_is_the_density_of_results_left_out(kernel, noise):
 
 
 def test_a_straight_function_gets_the_smooth_kernel_and_a_rugged_one_the_rough():
-    assert kind(ByDigest.of(straight(16)), known=False) == "rbf"
-    assert kind(ByDigest.of(rugged(40)), known=False) == "matern52"
+    assert kind(straight(16), known=False) == "rbf"
+    assert kind(rugged(40), known=False) == "matern52"
 
 
 def test_the_posterior_is_that_of_the_kind_that_was_chosen():
@@ -106,7 +106,7 @@ def scores(data):
 def test_a_lead_that_is_chance_changes_nothing():
     usual, smooth = scores(rugged(20))
     assert 0 < smooth - usual < 3
-    assert kind(ByDigest.of(rugged(20)), known=False) == "matern52"
+    assert kind(rugged(20), known=False) == "matern52"
 
 
 def test_results_since_the_last_growth_by_a_tenth_change_no_choice():
@@ -114,20 +114,20 @@ def test_results_since_the_last_growth_by_a_tenth_change_no_choice():
     jumps = replace(data, y=np.where(np.arange(45) < 41, data.y, -data.y))  # 41 is such a growth, and 46 the next
     usual, smooth = scores(jumps)
     assert smooth < usual + 3
-    assert kind(ByDigest.of(jumps), known=False) == kind(ByDigest.of(data), known=False) == "rbf"
+    assert kind(jumps, known=False) == kind(data, known=False) == "rbf"
 
 
 @pytest.mark.parametrize(
     "data", [straight(4), replace(straight(16), y=np.full(16, 2.0))], ids=["four results", "constant results"]
 )
 def test_without_a_choice_the_kernel_is_the_usual_one(data):
-    assert kind(ByDigest.of(data), known=False) == "matern52"
+    assert kind(data, known=False) == "matern52"
     assert fit(CHOSEN, data).remarks["kernel"] == "matern52"
 
 
 def test_of_many_trials_a_part_is_asked():
     data = straight(400, 2)
-    assert kind(ByDigest.of(data), known=False) == "rbf"
+    assert kind(data, known=False) == "rbf"
     assert fit(CHOSEN, data).fit.kernel == "rbf"
 
 
