@@ -1,11 +1,12 @@
-"""What a process predicts, and what campaigns find, with the default kernel and with a chosen one.
+"""What a process predicts, and what campaigns find, with the default kernel, a chosen one, and drawn fronts.
 
     OMP_NUM_THREADS=1 python benchmarks/kernels.py --json FILE [--seeds 5] [--parts predictions several]
 
 `exact_gp` with its default, "matern52", and with `kernel: chosen`. Part `predictions`: as in `benchmarks/priors.py`,
 for its problems and each output of four simulators (10, 25 and 50 Sobol designs), so many draws of each (two are
-stored). Part `several`: campaigns of several objectives, as in `benchmarks/objectives.py`. FILE has the mean log
-density and the error, and the hypervolume at the end with the CPU seconds. What is in FILE is not run again.
+stored). Part `several`: campaigns of several objectives, as in `benchmarks/objectives.py`, by `log_ehvi`, and with the
+chosen kernel by `log_nehvi` (`drawn fronts`), too. FILE has the mean log density and the error, and the hypervolume at
+the end with the CPU seconds. What is in FILE is not run again.
 """
 
 import argparse
@@ -23,7 +24,9 @@ import objectives
 import priors
 import torch
 
+from fieldcraft.models.acquisition import Acquisition
 from fieldcraft.models.acquisitions.log_ehvi import LogEHVI
+from fieldcraft.models.acquisitions.log_nehvi import LogNEHVI
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 from fieldcraft.physics.problems.branin_currin import BraninCurrin
 from fieldcraft.physics.problems.c2_dtlz2 import C2Dtlz2
@@ -35,6 +38,10 @@ from fieldcraft.physics.problems.vehicle_safety import VehicleSafety
 
 PARTS = ("predictions", "several")
 KERNELS: Mapping[str, ExactGP] = {"matern52": ExactGP(), "chosen": ExactGP(kernel="chosen")}
+METHODS: Mapping[str, tuple[ExactGP, Acquisition]] = {
+    **{kernel: (surrogate, LogEHVI()) for kernel, surrogate in KERNELS.items()},
+    "chosen, drawn fronts": (KERNELS["chosen"], LogNEHVI()),
+}
 SIMULATORS: Mapping[str, Any] = {
     "speed_reducer": SpeedReducer(),
     "car_side_impact": CarSideImpact(),
@@ -64,9 +71,9 @@ def predictions(surrogate: ExactGP, seeds: int) -> dict[str, Callable[[], dict[s
     return found
 
 
-def several(problem: Any, trials: int, surrogate: ExactGP, seed: int) -> dict[str, float]:
+def several(problem: Any, trials: int, method: tuple[ExactGP, Acquisition], seed: int) -> dict[str, float]:
     """One campaign of several objectives: the hypervolume at its end, and CPU seconds."""
-    run = objectives.campaign(problem, objectives.ours(surrogate, LogEHVI()), seed, trials)
+    run = objectives.campaign(problem, objectives.ours(*method), seed, trials)
     return {"end": run["hypervolume"][-1], "cpu": run["seconds"]}
 
 
@@ -87,8 +94,8 @@ def main() -> None:
     if "several" not in options.parts:
         return
     runs = {
-        f"several | {name} | {kernel}": partial(several, problem, trials, surrogate)
-        for kernel, surrogate in KERNELS.items()
+        f"several | {name} | {each}": partial(several, problem, trials, method)
+        for each, method in METHODS.items()
         for name, (problem, trials) in SEVERAL.items()
     }
     for key, run in runs.items():

@@ -31,7 +31,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from fieldcraft.flows.wiring.environment import outputs_of
 from fieldcraft.models.acquisition import Acquisition
 from fieldcraft.models.acquisitions.hypervolume_thompson import HypervolumeThompson
-from fieldcraft.models.acquisitions.log_ehvi import LogEHVI
+from fieldcraft.models.acquisitions.log_nehvi import LogNEHVI
 from fieldcraft.models.algorithm import Algorithm
 from fieldcraft.models.maximizers.multistart import Multistart
 from fieldcraft.models.numerics.randomness import seeded
@@ -110,7 +110,7 @@ def at_random(
 
 
 METHODS: Mapping[str, Choose] = {
-    "gp_ehvi": ours(ExactGP(kernel="chosen"), LogEHVI()),
+    "gp_ehvi": ours(ExactGP(kernel="chosen"), LogNEHVI()),
     "hypervolume_thompson": ours(ExactGP(), HypervolumeThompson()),
     "botorch": botorch,
     "random": at_random,

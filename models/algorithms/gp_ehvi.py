@@ -1,4 +1,4 @@
-"""Gaussian processes with expected hypervolume improvement (Emmerich et al., 2011; Ament et al., 2023)."""
+"""Gaussian processes with noisy expected hypervolume improvement (Daulton et al., 2021; Ament et al., 2023)."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from fieldcraft.models.named_algorithm import MULTISTART, OnePreset, Words, shor
 
 @dataclass(frozen=True)
 class GPEHVI(OnePreset):
-    """exact_gp x log_ehvi x multistart: the usual form of Bayesian optimisation of several objectives.
+    """exact_gp x log_nehvi x multistart: the usual form of Bayesian optimisation of several objectives.
 
     The process of each output has the kernel that predicts it better (``kernel: chosen``).
     Unknown constraints enter by their probability, with probing designs (rule ``probing``).
@@ -18,6 +18,6 @@ class GPEHVI(OnePreset):
         return {
             "start": short_start(dimension),
             "surrogate": {"kind": "exact_gp", "kernel": "chosen"},
-            "acquisition": {"kind": "log_ehvi"},
+            "acquisition": {"kind": "log_nehvi"},
             "maximizer": dict(MULTISTART),
         }

@@ -54,16 +54,30 @@ def believed_front(posterior: Posterior, data: Observations, points: Tensor) -> 
 
 def _front(posterior: Posterior, data: Observations, points: Tensor) -> tuple[Tensor, Tensor]:
     """The designs (p, d) of ``believed_front``, and their means (p, m)."""
-    beliefs, read, points = several(posterior, "front"), torch.tensor(data.X), hopeful(data, points)
+    designs, feasible = counted(posterior, data, points)
     with torch.no_grad():
-        if isinstance(posterior, ConstrainedPosterior):
-            feasible = posterior.read_feasible(read)
-            read = read[feasible] if feasible.any() else read
-            points = points[posterior.believed_feasible(points)] if len(points) else points
-        designs = torch.cat([read, points])
-        means = beliefs.means(designs)
+        designs = designs[feasible]
+        means = several(posterior, "front").means(designs)
         best = is_non_dominated(-means)
         return designs[best], means[best]
+
+
+def counted(posterior: Posterior, data: Observations, points: Tensor) -> tuple[Tensor, Tensor]:
+    """Designs (p, d) that were read or that count as read, and which of them may be on the front, shape (p,).
+
+    Args:
+        posterior: Beliefs from the data.
+        data: At least one observation.
+        points: Encoded points without a result that are believed, shape (k, d).
+    """
+    read, points = torch.tensor(data.X), hopeful(data, points)
+    feasible, hoped = (torch.ones(len(each), dtype=torch.bool) for each in (read, points))
+    if isinstance(posterior, ConstrainedPosterior):
+        with torch.no_grad():
+            known = posterior.read_feasible(read)
+            feasible = known if known.any() else feasible
+            hoped = posterior.believed_feasible(points) if len(points) else hoped
+    return torch.cat([read, points]), torch.cat([feasible, hoped])
 
 
 def reference_point(beliefs: SeveralObjectives, front: Tensor) -> Tensor:

@@ -138,7 +138,8 @@ NEEDS = {  # of each topic the first need that is not met is told
             Capability.SEVERAL,
             "acquisition",
             "algorithm.acquisition: {acquisition!r} weighs one objective, and the problem has several: {objectives}. "
-            "Use the algorithm gp_ehvi, or the acquisition log_ehvi or hypervolume_thompson, which take any surrogate.",
+            "Use the algorithm gp_ehvi, or the acquisition log_nehvi, log_ehvi or hypervolume_thompson, which take any "
+            "surrogate.",
         ),
         Need(
             "problem",
