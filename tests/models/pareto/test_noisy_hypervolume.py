@@ -15,11 +15,11 @@ from fieldcraft.models.acquisition import anchors_of
 from fieldcraft.models.acquisitions.log_ehvi import LogEHVI
 from fieldcraft.models.acquisitions.log_nehvi import LogNEHVI
 from fieldcraft.models.algorithm import Algorithm
-from fieldcraft.models.pareto.drawn_values import DrawnValues
 from fieldcraft.models.gaussian.exact_results import through_results
 from fieldcraft.models.gaussian.process import to_unit
 from fieldcraft.models.maximizers.multistart import Multistart
 from fieldcraft.models.observations import Aim, Observations
+from fieldcraft.models.pareto.drawn_values import DrawnValues
 from fieldcraft.models.proposers.sobol import Sobol
 from fieldcraft.models.scoring.gradients import automatic
 from fieldcraft.models.scoring.noisy_hypervolume import NoisyHypervolumeScore
