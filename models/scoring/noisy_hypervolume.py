@@ -8,9 +8,9 @@ import torch
 from botorch.utils.multi_objective.pareto import is_non_dominated
 from torch import Tensor
 
+from fieldcraft.models.gaussian.draws import DrawnValues
 from fieldcraft.models.gaussian.exact_results import PosteriorThroughResults
 from fieldcraft.models.gaussian.process import ExactPosterior
-from fieldcraft.models.pareto.drawn_values import DrawnValues
 from fieldcraft.models.pareto.posterior import SeveralObjectives
 from fieldcraft.models.scoring.criteria import LEAST_SD
 from fieldcraft.models.scoring.gradients import automatic

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from botorch.acquisition.analytic import LogExpectedImprovement
+from botorch.acquisition.multi_objective import logei as hypervolume
 from kinds import generators, is_frozen_dataclass, kinds, public_class
 
 from fieldcraft.models.algorithm import Algorithm
@@ -193,6 +194,13 @@ def test_the_rivals_that_keep_unknown_constraints_are_those_whose_packages_do():
 SEVERAL = [kind for kind in kinds(PACKAGE) if Capability.SEVERAL in provided(public_class(PACKAGE, kind))]
 
 
+@pytest.fixture
+def uncompiled(monkeypatch):
+    """BoTorch computes the gain in hypervolume without compiling a kernel for it, which takes half a minute."""
+    monkeypatch.setattr(hypervolume, "_load_attempted", True)
+
+
+@pytest.mark.usefixtures("uncompiled")
 @pytest.mark.parametrize("kind", SEVERAL)
 def test_a_rival_of_several_objectives_goes_between_their_optima(kind):
     """f1 is least at x = -0.6 and maximised f2 greatest at x = 0.6: designs beyond these are dominated.

@@ -310,6 +310,17 @@ def test_the_tables_of_kernels_are_those_of_the_stored_benchmark():
             assert agrees(shown, fmean(each)) and agrees(error, stdev(each) / 5**0.5), row
         better = sum(new > old for old, new in zip(*ends.values(), strict=True))
         assert row["better on"] == str(better), row
+    drawn = table("docs/methods.md", "several objectives | log_ehvi | log_nehvi")
+    assert len(drawn) == 6
+    for row in drawn:
+        ends = {
+            title: [found[f"several | {row['several objectives']} | {name} | {seed}"]["end"] for seed in range(5)]
+            for title, name in (("log_ehvi", "chosen"), ("log_nehvi", "chosen, drawn fronts"))
+        }
+        for title, each in ends.items():
+            shown, error = row[title].removesuffix(")").split(" (")
+            assert agrees(shown, fmean(each)) and agrees(error, stdev(each) / 5**0.5), row
+        assert row["better on"] == str(sum(new > old for old, new in zip(*ends.values(), strict=True))), row
 
 
 def test_the_table_of_starts_is_that_of_the_stored_benchmark():

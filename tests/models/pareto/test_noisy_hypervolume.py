@@ -15,17 +15,19 @@ from fieldcraft.models.acquisition import anchors_of
 from fieldcraft.models.acquisitions.log_ehvi import LogEHVI
 from fieldcraft.models.acquisitions.log_nehvi import LogNEHVI
 from fieldcraft.models.algorithm import Algorithm
+from fieldcraft.models.gaussian.draws import DrawnValues
 from fieldcraft.models.gaussian.exact_results import through_results
 from fieldcraft.models.gaussian.process import to_unit
 from fieldcraft.models.maximizers.multistart import Multistart
 from fieldcraft.models.observations import Aim, Observations
-from fieldcraft.models.pareto.drawn_values import DrawnValues
 from fieldcraft.models.proposers.sobol import Sobol
 from fieldcraft.models.scoring.gradients import automatic
+from fieldcraft.models.scoring.hypervolume import counted
 from fieldcraft.models.scoring.noisy_hypervolume import NoisyHypervolumeScore
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 from fieldcraft.models.surrogates.random_forest import RandomForest
 from fieldcraft.physics.problems.branin_currin import BraninCurrin
+from fieldcraft.storage.pareto import non_dominated
 
 SPACE = BraninCurrin().space
 NONE = torch.empty(0, 2, dtype=torch.float64)
@@ -127,14 +129,25 @@ def test_without_noise_it_is_the_improvement_on_the_front_of_means():
 
 def test_pending_trials_and_earlier_places_are_drawn_with_what_was_read(noisy):
     data, posterior = noisy
-    score = scored(LogNEHVI(), posterior, data, ELSEWHERE[:1], 3)
-    first, second = score._at(NONE), score._at(ELSEWHERE[1:2])
-    for few, many in zip(first.objectives, second.objectives, strict=True):
-        assert many.points[: len(few.points)].equal(few.points) and len(many.points) == len(few.points) + 1
-        torch.testing.assert_close(many.values[:, :-1], few.values, rtol=0, atol=1e-7)
-    before = scored(LogNEHVI(), posterior, data).value(ELSEWHERE[:2], 0, NONE)
-    after = score.value(ELSEWHERE[:2], 1, ELSEWHERE[1:2])
-    assert (after < before - 3).all()
+    before = scored(LogNEHVI(), posterior, data).value(ELSEWHERE, 0, NONE)
+    first, second = ELSEWHERE[before.argsort(descending=True)[:2]].split(1)
+    score = scored(LogNEHVI(), posterior, data, first, 2)
+    few, many = score._at(NONE), score._at(second)
+    for before_it, with_it in zip(few.objectives, many.objectives, strict=True):
+        assert before_it.points.equal(torch.cat([torch.tensor(X), first]))
+        assert with_it.points.equal(torch.cat([before_it.points, second]))
+        torch.testing.assert_close(with_it.values[:, :-1], before_it.values, rtol=0, atol=1e-7)
+    assert (score.value(torch.cat([first, second]), 1, second) < before.sort().values[-2:].min() - 3).all()
+
+
+def test_draws_come_in_pairs_about_the_mean(noisy):
+    data, posterior = noisy
+    for part, drawn in zip(
+        posterior.objective.parts, scored(LogNEHVI(), posterior, data)._at(NONE).objectives, strict=True
+    ):
+        torch.testing.assert_close(drawn.values.mean(dim=0), part.mean(torch.tensor(X)), rtol=0, atol=1e-10)
+        assert drawn.values.shape == (4, len(X)) and drawn.values.std(dim=0).min() > 1e-3
+    assert len(scored(LogNEHVI(3), posterior, data)._at(NONE).improvements) == 3
 
 
 def test_the_search_begins_near_the_front_of_means(noisy):
@@ -142,15 +155,18 @@ def test_the_search_begins_near_the_front_of_means(noisy):
     assert torch.equal(*(anchors_of(scored(each, posterior, data)) for each in (LogNEHVI(), LogEHVI())))
 
 
-def test_infeasible_results_are_on_no_front():
-    sums = X.sum(axis=1, keepdims=True) - 0.3
-    data = replace(observed(0.1), constraints=sums)
-    posterior = fitted(data)[1]
-    score = scored(LogNEHVI(), posterior, data)
-    (improvement, *_), allowed = score._at(NONE).improvements, torch.tensor(sums[:, 0] <= 0)
-    values = score._at(NONE).objectives[0].values[0, allowed]
+def test_infeasible_results_and_pending_designs_are_on_no_front():
+    values = observed(0.1)
+    best = np.isin(np.arange(len(X)), non_dominated(list(zip(values.y, values.further[:, 0], strict=True))))
+    data = replace(values, constraints=np.where(best, 0.5, -0.5)[:, None])
+    score = scored(LogNEHVI(), fitted(data)[1], data)
+    (improvement, *_), first = score._at(NONE).improvements, score._at(NONE).objectives[0]
     levels = improvement.levels[0][1:-1]
-    assert len(levels) and all((values - level).abs().min() < 1e-12 for level in levels)
+    assert len(levels) and all((first.values[0, ~best] - level).abs().min() < 1e-12 for level in levels)
+    ruled = replace(values, constraints=X.sum(axis=1, keepdims=True) - 0.3)
+    pending = torch.tensor([[0.9, 0.9], [-0.9, -0.9]], dtype=torch.float64)
+    points, feasible = counted(fitted(ruled)[1], ruled, pending)
+    assert points[-2:].equal(pending) and feasible[-2:].tolist() == [False, True]
 
 
 def test_other_surrogates_have_the_front_of_their_means():
