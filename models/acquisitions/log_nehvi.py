@@ -53,5 +53,12 @@ class LogNEHVI:
         score, processes = LogEHVI().score(posterior, data, pending, q, rng), processes_of(beliefs)
         if processes is None:
             return score
-        seed = int(rng.integers(2**63 - 1))
-        return NoisyHypervolumeScore(posterior, data, pending, score.reference, {}, processes, self.draws, seed)
+        return NoisyHypervolumeScore(
+            posterior,
+            data,
+            pending,
+            score.reference,
+            processes=processes,
+            draws=self.draws,
+            seed=int(rng.integers(2**63 - 1)),
+        )
