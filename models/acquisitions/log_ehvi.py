@@ -18,8 +18,8 @@ from fieldcraft.models.surrogate import Posterior
 class LogEHVI:
     """log E[gain in hypervolume] of several objectives, exactly, with a surrogate for each, taken as independent.
 
-    The front is one of posterior means (see ``believed_front``): under noise a lucky result is no part of it. That is
-    less than noisy expected hypervolume improvement (Daulton et al., 2021), which averages over what the front may be.
+    The front is one of posterior means (see ``believed_front``): under noise a lucky result is no part of it.
+    ``log_nehvi`` averages over what the front may be.
     An objective without a stated reference has one inferred from the front by BoTorch's rule.
     """
 

@@ -29,14 +29,14 @@ def processes_of(beliefs: SeveralObjectives) -> tuple[ExactPosterior, ...] | Non
 
 
 @dataclass(frozen=True, eq=False)
-class _Drawn:
+class DrawnFronts:
     """Values of every objective at the points read, drawn, and the improvement on the front of each draw."""
 
     objectives: tuple[DrawnValues, ...]
     improvements: tuple[LogHypervolumeImprovement, ...]
 
     @classmethod
-    def of(cls, objectives: tuple[DrawnValues, ...], feasible: Tensor, reference: Tensor) -> "_Drawn":
+    def of(cls, objectives: tuple[DrawnValues, ...], feasible: Tensor, reference: Tensor) -> "DrawnFronts":
         """The draws, with fronts of those of the points that are ``feasible`` (p,)."""
         values = torch.stack([each.values[:, feasible] for each in objectives], dim=2)
         fronts = [each[is_non_dominated(-each)] for each in values]
@@ -62,42 +62,35 @@ class NoisyHypervolumeScore(HypervolumeScore):
         seed: Of the draws: the same for all places of a batch.
     """
 
-    processes: tuple[ExactPosterior, ...] = ()
-    draws: int = 4
-    seed: int = 0
-    _placed: dict[bytes, _Drawn] = field(default_factory=dict, repr=False)
+    processes: tuple[ExactPosterior, ...] = field(kw_only=True)
+    draws: int = field(kw_only=True)
+    seed: int = field(kw_only=True)
+    _placed: dict[bytes, DrawnFronts] = field(default_factory=dict, repr=False)
 
     def value(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
         """The logarithm at X (n, d), shape (n,), given the points ``chosen`` (j, d) for earlier places."""
-        drawn = self._at(chosen)
+        drawn = self.drawn(chosen)
         means, variances = zip(*(each.moments(X) for each in drawn.objectives), strict=True)
         return drawn.worth(torch.stack(means, dim=2).transpose(0, 1), torch.stack(variances, dim=1))
 
     def value_and_grad(self, X: Tensor, slot: int, chosen: Tensor) -> tuple[Tensor, Tensor]:
         """Values (n,) and gradients (n, d) at X (n, d); those of the moments in closed form."""
-        drawn = self._at(chosen)
+        drawn = self.drawn(chosen)
         means, variances, by_means, by_variances = zip(*(each.slopes(X) for each in drawn.objectives), strict=True)
         moments = torch.from_numpy(np.stack([np.vstack([m, v]) for m, v in zip(means, variances, strict=True)], axis=2))
         values, by = automatic(lambda at: drawn.worth(at[:, :-1], at[:, -1]), moments.transpose(0, 1))
         slopes = np.stack([np.vstack([m, v[None]]) for m, v in zip(by_means, by_variances, strict=True)], axis=2)
         return values, torch.einsum("nsm,snmd->nd", by, torch.from_numpy(slopes))
 
-    def _at(self, chosen: Tensor) -> _Drawn:
+    def drawn(self, chosen: Tensor) -> DrawnFronts:
+        """Draws for the place after the points ``chosen`` (j, d), whose own values join those of the first place."""
         key = chosen.detach().numpy().tobytes()
         if key not in self._placed:
             waiting = torch.cat([self.pending, chosen.detach()])
             points, feasible = counted(self.posterior, self.data, waiting)
-            rng = np.random.default_rng(self.seed)
-            shape = (len(self.processes), len(points), -(-self.draws // 2))
-            objectives = []
-            for process, normals in zip(self.processes, _normals(rng, shape), strict=True):
-                opposite = torch.cat([normals, -normals], dim=1)[:, : self.draws]
-                objectives.append(DrawnValues(process, points, opposite))
-            self._placed[key] = _Drawn.of(tuple(objectives), feasible, self.reference)
+            shape = len(points), len(self.processes), -(-self.draws // 2)
+            half = torch.from_numpy(np.random.default_rng(self.seed).standard_normal(shape))
+            normals = torch.cat([half, -half], dim=2)[:, :, : self.draws]
+            objectives = (DrawnValues(each, points, normals[:, k]) for k, each in enumerate(self.processes))
+            self._placed[key] = DrawnFronts.of(tuple(objectives), feasible, self.reference)
         return self._placed[key]
-
-
-def _normals(rng: np.random.Generator, shape: tuple[int, int, int]) -> Tensor:
-    """Standard normal numbers (m, p, s), of which more points leave the first ones' as they are."""
-    m, p, s = shape
-    return torch.from_numpy(rng.standard_normal((p, m, s))).transpose(0, 1)

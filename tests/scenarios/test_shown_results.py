@@ -298,29 +298,23 @@ def test_the_tables_of_kernels_are_those_of_the_stored_benchmark():
         for kernel in ("matern52", "chosen"):
             one = found[f"predictions | {row['trials of']} | {kernel}"]
             assert row[kernel] == f"{one['density']:.2f} ({one['error']:.2f})", row
-    campaigns = table("docs/methods.md", "objectives of | trials | matern52")
-    assert len(campaigns) == 6
-    for row in campaigns:
-        ends = {
-            kernel: [found[f"several | {row['objectives of']} | {kernel} | {seed}"]["end"] for seed in range(5)]
-            for kernel in ("matern52", "chosen")
-        }
-        for kernel, each in ends.items():
-            shown, error = row[kernel].removesuffix(")").split(" (")
-            assert agrees(shown, fmean(each)) and agrees(error, stdev(each) / 5**0.5), row
-        better = sum(new > old for old, new in zip(*ends.values(), strict=True))
-        assert row["better on"] == str(better), row
-    drawn = table("docs/methods.md", "several objectives | log_ehvi | log_nehvi")
-    assert len(drawn) == 6
-    for row in drawn:
-        ends = {
-            title: [found[f"several | {row['several objectives']} | {name} | {seed}"]["end"] for seed in range(5)]
-            for title, name in (("log_ehvi", "chosen"), ("log_nehvi", "chosen, drawn fronts"))
-        }
-        for title, each in ends.items():
-            shown, error = row[title].removesuffix(")").split(" (")
-            assert agrees(shown, fmean(each)) and agrees(error, stdev(each) / 5**0.5), row
-        assert row["better on"] == str(sum(new > old for old, new in zip(*ends.values(), strict=True))), row
+    shown = (
+        ("objectives of | trials | matern52", {"matern52": "matern52", "chosen": "chosen"}),
+        ("several objectives | log_ehvi", {"log_ehvi": "chosen", "log_nehvi": "chosen, drawn fronts"}),
+    )
+    for header, columns in shown:
+        rows = table("docs/methods.md", header)
+        assert len(rows) == 6
+        for row in rows:
+            problem = next(iter(row.values()))
+            ends = [
+                [found[f"several | {problem} | {name} | {seed}"]["end"] for seed in range(5)]
+                for name in columns.values()
+            ]
+            for title, each in zip(columns, ends, strict=True):
+                mean, error = row[title].removesuffix(")").split(" (")
+                assert agrees(mean, fmean(each)) and agrees(error, stdev(each) / 5**0.5), row
+            assert row["better on"] == str(sum(new > old for old, new in zip(*ends, strict=True))), row
 
 
 def test_the_table_of_starts_is_that_of_the_stored_benchmark():

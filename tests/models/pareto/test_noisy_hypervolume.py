@@ -132,7 +132,7 @@ def test_pending_trials_and_earlier_places_are_drawn_with_what_was_read(noisy):
     before = scored(LogNEHVI(), posterior, data).value(ELSEWHERE, 0, NONE)
     first, second = ELSEWHERE[before.argsort(descending=True)[:2]].split(1)
     score = scored(LogNEHVI(), posterior, data, first, 2)
-    few, many = score._at(NONE), score._at(second)
+    few, many = score.drawn(NONE), score.drawn(second)
     for before_it, with_it in zip(few.objectives, many.objectives, strict=True):
         assert before_it.points.equal(torch.cat([torch.tensor(X), first]))
         assert with_it.points.equal(torch.cat([before_it.points, second]))
@@ -143,11 +143,11 @@ def test_pending_trials_and_earlier_places_are_drawn_with_what_was_read(noisy):
 def test_draws_come_in_pairs_about_the_mean(noisy):
     data, posterior = noisy
     for part, drawn in zip(
-        posterior.objective.parts, scored(LogNEHVI(), posterior, data)._at(NONE).objectives, strict=True
+        posterior.objective.parts, scored(LogNEHVI(), posterior, data).drawn(NONE).objectives, strict=True
     ):
         torch.testing.assert_close(drawn.values.mean(dim=0), part.mean(torch.tensor(X)), rtol=0, atol=1e-10)
         assert drawn.values.shape == (4, len(X)) and drawn.values.std(dim=0).min() > 1e-3
-    assert len(scored(LogNEHVI(3), posterior, data)._at(NONE).improvements) == 3
+    assert len(scored(LogNEHVI(3), posterior, data).drawn(NONE).improvements) == 3
 
 
 def test_the_search_begins_near_the_front_of_means(noisy):
@@ -160,7 +160,7 @@ def test_infeasible_results_and_pending_designs_are_on_no_front():
     best = np.isin(np.arange(len(X)), non_dominated(list(zip(values.y, values.further[:, 0], strict=True))))
     data = replace(values, constraints=np.where(best, 0.5, -0.5)[:, None])
     score = scored(LogNEHVI(), fitted(data)[1], data)
-    (improvement, *_), first = score._at(NONE).improvements, score._at(NONE).objectives[0]
+    (improvement, *_), first = score.drawn(NONE).improvements, score.drawn(NONE).objectives[0]
     levels = improvement.levels[0][1:-1]
     assert len(levels) and all((first.values[0, ~best] - level).abs().min() < 1e-12 for level in levels)
     ruled = replace(values, constraints=X.sum(axis=1, keepdims=True) - 0.3)
