@@ -18,7 +18,7 @@ from fieldcraft.models.observations import Array
 from fieldcraft.models.physics_informed.functionals import JointRows
 from fieldcraft.models.physics_informed.joint_process import Covariance, Hyper, JointProcess
 from fieldcraft.models.physics_informed.operator_kernels import Stationary
-from fieldcraft.models.physics_informed.pair_evidence import MOST_VARIABLES, PairEvidence
+from fieldcraft.models.physics_informed.pair_evidence import PairEvidence
 
 # Of a target's variance: below it a covariance of close points has no factor in float64.
 LEAST_NOISE = 1e-6
@@ -112,7 +112,7 @@ def _closed(
 ) -> Callable[[Array], tuple[float, Array]] | None:
     """The same function as ``_loss`` with gradients in closed form, where there is one."""
     stationary = [each for each in covariances if isinstance(each, Stationary)]
-    if len(stationary) < len(covariances) or rows.fields[0].points.shape[1] > MOST_VARIABLES:
+    if len(stationary) < len(covariances) or not PairEvidence.suits(rows):
         return None
     evidence = PairEvidence.of(tuple(each.kind for each in stationary), rows)
 

@@ -1,4 +1,4 @@
-"""Evidence of the joint process of a stationary covariance in few variables, with its gradient in closed form.
+"""Evidence of the joint process of a stationary covariance whose terms are few, with its gradient in closed form.
 
 With t_p = s_p^2 for the input scales s_p, all that a covariance of two functionals, (c, b, A) at x and (c', b', A') at
 x', is made of (see ``operator_kernels``) is a polynomial in t whose coefficients depend on the two rows alone. With
@@ -36,8 +36,9 @@ from fieldcraft.models.physics_informed.functionals import Functionals, JointRow
 from fieldcraft.models.physics_informed.joint_process import EXACT, Hyper
 from fieldcraft.models.physics_informed.operator_kernels import Kernel, radial
 
-MOST_VARIABLES = 3
-"""Variables up to which the coefficients take less memory than automatic differentiation."""
+# Variables up to which the coefficients take less memory than automatic differentiation whatever the rows are. Without
+# mixed derivatives there are at most eight for each variable, and they always do.
+_MOST_VARIABLES = 3
 
 _NAMES = ("squares", "l", "m", "e", "s", "s_right", "f", "u")
 # The three of rbf, as sums of those with factors.
@@ -185,6 +186,12 @@ class PairEvidence:
     fields: tuple[Pairs, ...]
     rows: JointRows
 
+    @staticmethod
+    def suits(rows: JointRows) -> bool:
+        """True if it takes less memory than automatic differentiation: few variables, or no mixed derivatives."""
+        d = rows.fields[0].points.shape[1]
+        return d <= _MOST_VARIABLES or all(_unmixed(field) for field in rows.fields)
+
     @classmethod
     def of(cls, kinds: tuple[Kernel, ...], rows: JointRows) -> "PairEvidence":
         """The evidence of fields with covariances of these kinds."""
@@ -241,6 +248,10 @@ class PairEvidence:
         return left * len(self.rows) + right
 
 
+def _unmixed(a: Functionals) -> bool:
+    return a.second is None or not bool((a.second - a.second.diagonal(dim1=-2, dim2=-1).diag_embed()).any())
+
+
 def _terms(a: Functionals, left: Tensor, right: Tensor) -> dict[str, Terms]:
     """Coefficients (P,) of the monomials of each polynomial, by the numbers of their scales in order."""
     rho = (a.points[left] - a.points[right]).unbind(1)
@@ -254,15 +265,18 @@ def _terms(a: Functionals, left: Tensor, right: Tensor) -> dict[str, Terms]:
         here, there = A[p][p] + b[p] * rho[p], other_A[p][p] - other_b[p] * rho[p]
         found["squares"][p,], found["l"][p,], found["m"][p,] = rho[p].square(), here, there
         found["e"][p,] = here * other_c + c * there - b[p] * other_b[p]
-    for p, q in product(range(d), repeat=2):
+    # Without mixed derivatives only d pairs of variables occur.
+    occurring = [tuple(pair) for pair in a.bends.any(dim=0).nonzero().tolist()]
+    for p, q in occurring:
         at, along = (min(p, q), max(p, q)), rho[p] * rho[q]
         found["s"][at] += A[p][q] * along
         found["s_right"][at] += other_A[p][q] * along
         crossed = b[p] * other_A[p][q] * rho[q] - other_b[p] * A[p][q] * rho[q] + A[p][q] * other_A[p][q]
         found["f"][at] += other_c * A[p][q] * along + c * other_A[p][q] * along + 2 * crossed
-    for p, q, r in product(range(d), repeat=3):
-        one, two, three = sorted((p, q, r))
-        found["u"][one, two, three] += rho[p] * A[p][q] * other_A[q][r] * rho[r]
+    for (p, q), (middle, r) in product(occurring, repeat=2):
+        if q == middle:
+            one, two, three = sorted((p, q, r))
+            found["u"][one, two, three] += rho[p] * A[p][q] * other_A[q][r] * rho[r]
     return dict(found)
 
 

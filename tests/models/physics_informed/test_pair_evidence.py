@@ -11,9 +11,9 @@ from fieldcraft.models.physics_informed.functionals import Functionals, JointRow
 from fieldcraft.models.physics_informed.joint_evidence import Belief, choose_hyper, log_evidence
 from fieldcraft.models.physics_informed.joint_process import Hyper, JointProcess
 from fieldcraft.models.physics_informed.operator_kernels import Stationary
-from fieldcraft.models.physics_informed.pair_evidence import MOST_VARIABLES, PairEvidence
+from fieldcraft.models.physics_informed.pair_evidence import PairEvidence
 from fieldcraft.models.physics_informed.residuals import linear_rows
-from fieldcraft.physics.operators import laplace
+from fieldcraft.physics.operators import LinearEquation, laplace
 
 EQUATIONS, SIDES, RESULTS = 5, 3, 4
 FACTS = EQUATIONS + SIDES
@@ -36,6 +36,12 @@ def any_rows(d, fields, seed=0):
     return JointRows(tuple(made), drawn(rng, n), EQUATIONS, SIDES)
 
 
+def unmixed(rows):
+    """The same rows without mixed derivatives."""
+    kept = (replace(field, second=field.second.diagonal(dim1=1, dim2=2).diag_embed()) for field in rows.fields)
+    return replace(rows, fields=tuple(kept))
+
+
 def flat(d, fields, seed=1):
     start = np.concatenate([np.full(fields * d, -0.3), np.full(fields, 0.4), [-3.0, -5.0]])
     return start + 0.3 * np.random.default_rng(seed).standard_normal(len(start))
@@ -49,9 +55,12 @@ def automatic(kind, rows, at):
 
 
 @pytest.mark.parametrize("kind", ["rbf", "matern52"])
-@pytest.mark.parametrize(("d", "fields"), [(1, 1), (2, 2), (3, 1)])
-def test_value_and_gradient_are_those_of_automatic_differentiation(kind, d, fields):
+@pytest.mark.parametrize(
+    ("d", "fields", "kept"), [(1, 1, any_rows), (2, 2, any_rows), (3, 1, any_rows), (3, 1, unmixed), (12, 2, unmixed)]
+)
+def test_value_and_gradient_are_those_of_automatic_differentiation(kind, d, fields, kept):
     rows, at = any_rows(d, fields), flat(d, fields)
+    rows = unmixed(rows) if kept is unmixed else rows
     value, slope = PairEvidence.of((kind,) * fields, rows)(Hyper.of(torch.from_numpy(at), fields))
     expected, by = automatic(kind, rows, at)
     assert value == pytest.approx(expected, abs=1e-9)
@@ -85,17 +94,40 @@ def test_an_equation_of_constant_coefficients_has_few_polynomials():
     assert counts["matern52"] == {"squares": 2, "l": 2, "m": 2, "e": 2, "s": 2, "s_right": 2, "f": 2, "u": 2}
 
 
-def test_hyper_parameters_found_in_many_variables_and_in_few_are_stationary():
-    for d in (2, MOST_VARIABLES + 1):
-        rng = np.random.default_rng(3)
-        X, Z = rng.uniform(-1, 1, (10, d)), rng.uniform(-1, 1, (8, d))
-        physics = Physics(laplace(d), Z, np.zeros(d), np.ones(d))
-        data = Observations(X, X[:, 0] ** 2 - X[:, 1] ** 2, maximize=False, physics=physics)
-        rows = joint_rows(data, physics, linear_rows(physics, data.scaling, Z))
-        belief = Belief(scales=(0.0, 1.0), starts=(0.0,))
-        found, evidence = choose_hyper((Stationary("rbf"),), rows, belief, 1e-4)
-        at = torch.cat([found.scales.ravel(), found.sds, found.noise[None], found.slack[None]]).numpy()
-        value, by = automatic("rbf", rows, at)
-        prior = belief.slope(found)
-        assert evidence == pytest.approx(value)
-        assert float((by[:d] + prior.scales[0]).abs().max()) < 0.05
+def mixed(d):
+    """Laplace's equation with a mixed derivative, which x1^2 - x2^2 satisfies, too."""
+    second = np.eye(d)
+    second[0, 1] = second[1, 0] = 0.25
+    return LinearEquation(0.0, (0.0,) * d, tuple(map(tuple, second.tolist())))
+
+
+def told(equation, d):
+    """Rows of an equation at 8 points and of 10 results."""
+    rng = np.random.default_rng(3)
+    X, Z = rng.uniform(-1, 1, (10, d)), rng.uniform(-1, 1, (8, d))
+    physics = Physics(equation, Z, np.zeros(d), np.ones(d))
+    data = Observations(X, X[:, 0] ** 2 - X[:, 1] ** 2, maximize=False, physics=physics)
+    return joint_rows(data, physics, linear_rows(physics, data.scaling, Z))
+
+
+EQUATIONS_OF_D = [(laplace, 2, True), (mixed, 3, True), (laplace, 20, True), (mixed, 4, False)]
+
+
+@pytest.mark.parametrize(("equation", "d", "closed"), EQUATIONS_OF_D)
+def test_a_closed_form_is_used_in_few_variables_or_without_mixed_derivatives(equation, d, closed):
+    rows = told(equation(d), d)
+    assert PairEvidence.suits(rows) == closed
+    planes = sum(map(len, PairEvidence.of(("matern52",), rows).fields[0].coefficients.values()))
+    assert planes == 8 * d or equation is mixed
+
+
+@pytest.mark.parametrize(("equation", "d"), [(equation, d) for equation, d, _ in EQUATIONS_OF_D])
+def test_hyper_parameters_found_are_stationary(equation, d):
+    rows = told(equation(d), d)
+    belief = Belief(scales=(0.0, 1.0), starts=(0.0,))
+    found, evidence = choose_hyper((Stationary("rbf"),), rows, belief, 1e-4)
+    at = torch.cat([found.scales.ravel(), found.sds, found.noise[None], found.slack[None]]).numpy()
+    value, by = automatic("rbf", rows, at)
+    prior = belief.slope(found)
+    assert evidence == pytest.approx(value)
+    assert float((by[:d] + prior.scales[0]).abs().max()) < 0.05
