@@ -89,7 +89,7 @@ def test_studies_notices_and_findings_are_shown(priced, browsers):
     assert examine(priced.settings)[0].text in said and "All is well." not in said
 
 
-@pytest.mark.parametrize("name", ["brusselator", "constrained", "certified", "methods"])
+@pytest.mark.parametrize("name", ["brusselator", "constrained", "certified", "rivals"])
 def test_a_study_is_shown_with_its_tables_and_curves_and_the_data_behind_them(priced, browsers, name):
     browser, told = browsers(priced.settings, "vera"), json.loads((STUDIES / f"{name}.json").read_text())
     folder = priced.settings.home / "studies" / name
