@@ -1,7 +1,7 @@
 """Commands to enter results: record, correct, retract; and import and retarget, for earlier ones."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -177,8 +177,13 @@ def _import(options: argparse.Namespace, settings: Settings) -> int:
     done = import_table(settings, options.file, options.data, _pairs(options.map, "--map"), by)
     span = f"{len(done.trials)} trials, {done.trials[0]} to {done.trials[-1]}"
     said = "imported" if done.anew else "this very file was imported before; nothing was changed:"
-    show(options.json, asdict(done), lambda: f"{done.campaign}: {said} {span}.")
+    lines = [f"{done.campaign}: {said} {span}.", *_left_out(done.left)]
+    show(options.json, asdict(done), lambda: "\n".join(lines))
     return 0
+
+
+def _left_out(left: Mapping[str, str]) -> list[str]:
+    return [f"left out: {trial}, {reason}" for trial, reason in left.items()]
 
 
 def _retarget(options: argparse.Namespace, settings: Settings) -> int:
@@ -191,8 +196,7 @@ def _retarget(options: argparse.Namespace, settings: Settings) -> int:
     def text() -> str:
         span = f": {done.trials[0]} to {done.trials[-1]}" if done.trials else ""
         lines = [f"{done.campaign}: {len(done.trials)} trials of {done.source} read anew, no simulation{span}."]
-        lines += [f"left out: {trial}, {reason}" for trial, reason in done.left.items()]
-        return "\n".join(lines)
+        return "\n".join([*lines, *_left_out(done.left)])
 
     show(options.json, asdict(done), text)
     return 0

@@ -13,6 +13,7 @@ from fieldcraft.flows.files.field_outputs import outputs_of_file
 from fieldcraft.flows.files.tables import Row, Table, level, number, read_bytes, table_of
 from fieldcraft.flows.results.adopt import adopt
 from fieldcraft.flows.results.as_run import field_labels
+from fieldcraft.flows.results.exported_table import plain
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.registry import suggestion
 from fieldcraft.flows.text import quoted, shown
@@ -34,11 +35,13 @@ class Imported:
         campaign: Name of the campaign.
         trials: The trials of the file, by number.
         anew: True if they were recorded now; False if the same file had been imported before.
+        left: Reason why a trial of an exported table was left out, by its name there.
     """
 
     campaign: str
     trials: tuple[str, ...]
     anew: bool
+    left: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -66,8 +69,8 @@ def import_table(settings: Settings, file: Path, data: Path, renamed: Mapping[st
     Args:
         settings: Settings of the stores.
         file: Campaign file.
-        data: CSV with a column for each variable and each output. A column ``field`` names a line's field by a path
-            relative to the table, and then the outputs may be left out.
+        data: CSV with a column for each variable and each output, or as ``fieldcraft export`` wrote it. A column
+            ``field`` names a line's field by a path relative to the table, and then the outputs may be left out.
         renamed: Columns that stand for variables, outputs or ``field`` and have other names.
         by: Person who imports.
 
@@ -82,18 +85,21 @@ def import_table(settings: Settings, file: Path, data: Path, renamed: Mapping[st
     campaign = read(file, settings)
     _require_names(campaign, renamed)
     raw = read_bytes(data)  # once: what is adopted is what the digest is of
-    lines = _lines(campaign, table_of(data, raw, renamed))
+    read_as = plain(campaign, table_of(data, raw, renamed))
+    if read_as.left and not read_as.table.rows:
+        raise InputError(f"{data}: no trial in it has a result that counts. Nothing was imported.")
+    lines = _lines(campaign, read_as.table)
     digest = _digest(raw, renamed, [line.digest for line in lines])
     ledger = open_ledger(settings.ledger, create=True)
     ended = created(ledger, campaign, file)
     imported = [trial for trial in ledger.trials(campaign.name) if trial.origin.kind == "imported"]
     before = [trial for trial in imported if trial.origin.data_digest == digest]
     if before:
-        return Imported(campaign.name, tuple(trial.id for trial in before), False)
+        return Imported(campaign.name, tuple(trial.id for trial in before), False, read_as.left)
     fields = fields_at(settings.fields)
     known = (_stored(line, fields) for line in lines)
     trials = adopt(ledger, campaign.name, ended, known, digest, f"import of {data.name}", by)
-    return Imported(campaign.name, trials, True)
+    return Imported(campaign.name, trials, True, read_as.left)
 
 
 def _require_names(campaign: Campaign, renamed: Mapping[str, str]) -> None:
@@ -135,7 +141,7 @@ def _lines(campaign: Campaign, table: Table) -> list[_Line]:
 
 def _checked(campaign: Campaign, table: Table, row: Row, named: str) -> _Line:
     """A line, its outputs read from the field that it names, where it names one."""
-    if {"trial", "state"} <= row.cells.keys() and row.cells.get("level"):  # as 'fieldcraft export' writes it
+    if {"trial", "state"} <= row.cells.keys() and row.cells.get("level"):  # an exported table whose columns were mapped
         raise InputError(
             f"{row.place}: level is {quoted(row.cells['level'])}: a coarser run, which is no result. Remove the line; "
             "nothing was imported."

@@ -72,7 +72,8 @@ def test_the_page_of_examples_counts_what_the_studies_hold():
     examples = " ".join(text_of("docs/examples.md").split())
     study = yaml.safe_load(text_of("studies/rivals.yaml"))
     assert (
-        f"sets {len(study['algorithms'])} algorithms against each other on {len(study['problems'])} problems" in examples
+        f"sets {len(study['algorithms'])} algorithms against each other on {len(study['problems'])} problems"
+        in examples
     )
     assert len(yaml.safe_load(text_of("studies/constrained.yaml"))["problems"]) == 6
     assert "sets them against BoTorch and Optuna on six such problems" in examples

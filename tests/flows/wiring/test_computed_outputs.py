@@ -137,6 +137,11 @@ def test_a_table_of_earlier_results_is_completed_too(tmp_path, monkeypatch):
     table.write_text("x,yield [g],impurity [g],smoke,colour\n0.5,3,2,-1,0\n")
     assert made.run("import", made.file, table)[0] == 0
     assert made.ledger.trial("oven-0001").outputs["purity"] == 1.5
+    assert made.run("export", "oven", "--csv", tmp_path / "exported.csv")[0] == 0
+    fresh = tmp_path / "fresh.yaml"
+    fresh.write_text(CAMPAIGN.replace("name: oven", "name: fresh"))
+    assert made.run("import", fresh, tmp_path / "exported.csv")[0] == 0
+    assert made.ledger.trial("fresh-0001").outputs == made.ledger.trial("oven-0001").outputs
     table.write_text("x,yield [g],impurity [g],smoke,colour\n0.25,3,0,-1,0\n")
     status, _, error = made.run("import", made.file, table)
     assert (status, "line 2: purity = yield / impurity + 0 * x is inf" in error) == (2, True), error

@@ -126,6 +126,9 @@ def test_levels_are_shown_in_words_wherever_a_trial_is(ended, tmp_path):
     (tmp_path / "fresh.yaml").write_text("".join(FRESH))
     with pytest.raises(InputError, match=r"line 2: level is '12 cells': a coarser run, which is no result\. Remove"):
         import_table(ended.settings, tmp_path / "fresh.yaml", tmp_path / "b.csv", renamed, "ana")
+    done = import_table(ended.settings, tmp_path / "fresh.yaml", tmp_path / "b.csv", {}, "ana")
+    assert len(done.trials) == len(records) and set(done.left) == {row["trial"] for row in rows if row["level"]}
+    assert done.left[trial.id] == "a coarser run (12 cells)"
     table = trials_table(record, ended.ledger.summaries("b"), [])
     assert table["level"].tolist() == [row["level"] for row in rows]
 
