@@ -257,26 +257,28 @@ def _terms(a: Functionals, left: Tensor, right: Tensor) -> dict[str, Terms]:
     rho = (a.points[left] - a.points[right]).unbind(1)
     (c, other_c), d = (a.zeroth[left], a.zeroth[right]), len(rho)
     (b, other_b) = (a.slopes[rows].unbind(1) for rows in (left, right))
-    (A, other_A) = ([row.unbind(1) for row in a.bends[rows].unbind(1)] for rows in (left, right))
+    # Without mixed derivatives only d pairs of variables occur.
+    occurring = [(int(p), int(q)) for p, q in a.bends.any(dim=0).nonzero()]
+    (A, other_A) = (
+        {(p, q): a.bends[:, p, q][rows] for p, q in {*occurring, *((p, p) for p in range(d))}} for rows in (left, right)
+    )
     found: dict[str, defaultdict[tuple[int, ...], Tensor]] = {
         name: defaultdict(lambda: torch.zeros_like(c)) for name in _NAMES
     }
     for p in range(d):
-        here, there = A[p][p] + b[p] * rho[p], other_A[p][p] - other_b[p] * rho[p]
+        here, there = A[p, p] + b[p] * rho[p], other_A[p, p] - other_b[p] * rho[p]
         found["squares"][p,], found["l"][p,], found["m"][p,] = rho[p].square(), here, there
         found["e"][p,] = here * other_c + c * there - b[p] * other_b[p]
-    # Without mixed derivatives only d pairs of variables occur.
-    occurring = [tuple(pair) for pair in a.bends.any(dim=0).nonzero().tolist()]
     for p, q in occurring:
         at, along = (min(p, q), max(p, q)), rho[p] * rho[q]
-        found["s"][at] += A[p][q] * along
-        found["s_right"][at] += other_A[p][q] * along
-        crossed = b[p] * other_A[p][q] * rho[q] - other_b[p] * A[p][q] * rho[q] + A[p][q] * other_A[p][q]
-        found["f"][at] += other_c * A[p][q] * along + c * other_A[p][q] * along + 2 * crossed
+        found["s"][at] += A[p, q] * along
+        found["s_right"][at] += other_A[p, q] * along
+        crossed = b[p] * other_A[p, q] * rho[q] - other_b[p] * A[p, q] * rho[q] + A[p, q] * other_A[p, q]
+        found["f"][at] += other_c * A[p, q] * along + c * other_A[p, q] * along + 2 * crossed
     for (p, q), (middle, r) in product(occurring, repeat=2):
         if q == middle:
             one, two, three = sorted((p, q, r))
-            found["u"][one, two, three] += rho[p] * A[p][q] * other_A[q][r] * rho[r]
+            found["u"][one, two, three] += rho[p] * A[p, q] * other_A[q, r] * rho[r]
     return dict(found)
 
 
