@@ -68,6 +68,20 @@ def test_the_processor_seconds_that_are_said_are_those_of_the_stored_study():
         assert agrees(low, min(seconds[stored])) and agrees(high, max(seconds[stored])), name
 
 
+def test_the_table_of_neural_bos_options_is_that_of_the_stored_study():
+    data = results("studies/results/neural-bo-options")
+    stored = {(p["problem"], row["algorithm"]): row for p in data["problems"] for row in p["rows"]}
+    rows = table("docs/methods.md", "options | in that study")
+    assert [row["in that study"].strip("`") for row in rows][:2] == ["neural_bo_paper", "paper_about_best"]
+    for row in rows:
+        for title in ("Ackley-10", "Levy-10", "Michalewicz-10"):
+            found = stored[title.lower().replace("-", ""), row["in that study"].strip("`")]
+            mean, error = row[title].removesuffix(")").split(" (")
+            assert found["n"] == 5 and agrees(mean, found["mean"]) and agrees(error, found["error"]), (row, title)
+    said = f"{len(data['cells'])} campaigns in {data['cpu_seconds'] / 3600:.2f} core-hours"
+    assert said in " ".join(text_of("docs/methods.md").split())
+
+
 def test_the_page_of_examples_counts_what_the_studies_hold():
     examples = " ".join(text_of("docs/examples.md").split())
     study = yaml.safe_load(text_of("studies/rivals.yaml"))
