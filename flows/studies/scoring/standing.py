@@ -66,7 +66,8 @@ def standings(method: str, rivals: Collection[str], studies: Mapping[str, Any]) 
     """The standing against each rival that was run beside the algorithm, the most problems first.
 
     Problems whose equation was computed from the objective are left out. One that several studies ran alike is told of
-    the study that has the most seeds of the algorithm, or else of the first of these.
+    the study that has the most seeds of the algorithm, of several such of the one with the most rivals, or else of the
+    first of these.
 
     Args:
         method: Label of the algorithm.
@@ -75,7 +76,7 @@ def standings(method: str, rivals: Collection[str], studies: Mapping[str, Any]) 
     """
     pairs = [
         pair
-        for name, told in _told(method, studies).items()
+        for name, told in _told(method, rivals, studies).items()
         for pair in pairs_of(
             method,
             Compared(
@@ -104,7 +105,7 @@ def behind(method: str, rivals: Collection[str], studies: Mapping[str, Any]) -> 
     """The problems on which the algorithm is behind the best of the rivals (see ``standings``)."""
     return [
         found
-        for name, told in _told(method, studies).items()
+        for name, told in _told(method, rivals, studies).items()
         for each in told
         for found in _behind(method, rivals, name, each["problem"], rows_of(studies[name], each["problem"]))
     ]
@@ -143,17 +144,18 @@ def _error(a: list[float], b: list[float]) -> float | None:
     return float(np.hypot(*(np.std(each, ddof=1) / len(each) ** 0.5 for each in (a, b))))
 
 
-def _told(method: str, studies: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]:
+def _told(method: str, rivals: Collection[str], studies: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]:
     """The problems that are told of each study, where there are any."""
-    most: dict[tuple[Any, ...], tuple[int, str, Mapping[str, Any]]] = {}
+    most: dict[tuple[Any, ...], tuple[tuple[int, int], str, Mapping[str, Any]]] = {}
     for name, study in studies.items():
         for each in study["problems"]:
             if each["oracle"] or not each["rows"]:
                 continue
             seeds = max((len(row["seeds"]) for row in each["rows"] if row["algorithm"] == method), default=0)
             alike = tuple(f"{each[key]:.9g}" if isinstance(each[key], float) else each[key] for key in ALIKE)
-            if alike not in most or seeds > most[alike][0]:
-                most[alike] = (seeds, name, each)
+            held = seeds, sum(row["algorithm"] in rivals for row in each["rows"])
+            if alike not in most or held > most[alike][0]:
+                most[alike] = (held, name, each)
     told: dict[str, list[Mapping[str, Any]]] = {}
     for _, name, each in most.values():
         told.setdefault(name, []).append(each)

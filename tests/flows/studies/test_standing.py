@@ -58,6 +58,14 @@ def test_a_problem_that_two_studies_ran_alike_counts_once_where_the_algorithm_ha
         assert behind("own", ("slow",), told) == []
 
 
+def test_of_two_studies_with_as_many_seeds_the_one_with_more_rivals_is_told_of():
+    lone = study(p=[row("own", 1.0), row("slow", 0.5), row("unasked", 0.0), row("other", 0.0)])
+    full = study(p=[row("own", 1.0), row("slow", 2.0), row("quick", 3.0)])
+    for told in ({"lone": lone, "full": full}, {"full": full, "lone": lone}):
+        found = standings("own", ("slow", "quick"), told)
+        assert [(each.rival, each.better, each.worse) for each in found] == [("quick", 1, 0), ("slow", 1, 0)]
+
+
 def test_without_a_difference_there_is_no_test():
     (found,) = standings("own", ("slow",), {"s": study(p=[row("own", 1.0), row("slow", 1.0)])})
     assert (found.equal, found.q) == (1, None)
