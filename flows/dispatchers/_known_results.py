@@ -9,6 +9,7 @@ from pathlib import Path
 from fieldcraft.flows.analysis.feasibility import is_infeasible
 from fieldcraft.flows.analysis.noise import by_people
 from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.files.exported import LEVEL, no_result
 from fieldcraft.flows.files.field_files import COLUMN, named_field
 from fieldcraft.flows.files.tables import unguarded
 from fieldcraft.flows.settings import Settings
@@ -174,14 +175,12 @@ def _of_row(table: Path, row: Mapping[str, str], name: str) -> KnownResult | Non
     if not asked or not (outputs or COLUMN in row):
         raise ValueError("it has no columns design.NAME or no columns output.NAME")
     ran = {key: value for key, value in _group(row, "ran.").items() if value}
-    if row.get("level"):
-        return None
     known, design = row.get("trial") or name, {**asked, **ran}
-    if row.get("state") == "FAILED" and row.get("feasible") == "no":
+    if row.get("state") == "FAILED" and row.get("feasible") == "no" and not row.get(LEVEL):
         return KnownResult(known, design, {}, infeasible=True)
     named = row.get(COLUMN)
     given = {key: float(value) for key, value in outputs.items() if value}
-    if row.get("state", "COMPLETED") != "COMPLETED" or row.get("corrected") == "retracted":
+    if no_result(row):
         return None
     if not named:
         return KnownResult(known, design, given) if given and given.keys() == outputs.keys() else None

@@ -15,6 +15,7 @@ from fieldcraft.flows.analysis.feasibility import trial_feasibility
 from fieldcraft.flows.analysis.front import on_front
 from fieldcraft.flows.analysis.levels import level_name, levels_of
 from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.files.exported import ABOUT, FRONT, LEVEL
 from fieldcraft.flows.files.tables import write_rows
 from fieldcraft.flows.machinery.profiling import span
 from fieldcraft.flows.settings import Settings
@@ -72,8 +73,8 @@ def export_csv(ledger: Ledger, name: str, file: Path) -> int:
     with _whole(file) as out:
         groups = [("design", names), ("ran", names), ("output", outputs), ("sd", outputs)]
         titles = (printable(f"{group}.{name}") for group, members in groups for name in members)
-        about_level = ["level"] if levels_of(campaign) else []
-        write_rows(out, [[*_ABOUT, *about_level, *(["front"] if several else []), *titles, "note"]])
+        about_level = [LEVEL] if levels_of(campaign) else []
+        write_rows(out, [[*ABOUT, *about_level, *([FRONT] if several else []), *titles, "note"]])
         for trial in trials:
             about, said = _about(trial, changed.get(trial.id, "")), _said(counting.get(trial.id), outputs)
             feasible = _feasible(objective_of(campaign), trial)
@@ -94,9 +95,6 @@ def _whole(file: Path) -> Iterator[TextIO]:
     finally:
         with suppress(FileNotFoundError):
             draft.unlink()
-
-
-_ABOUT = ("trial", "state", "priority", "cost", "spent", "seconds", "corrected", "feasible", "violation")
 
 
 def _about(trial: Trial, corrected: str) -> list[str | float]:

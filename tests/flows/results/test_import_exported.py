@@ -54,10 +54,23 @@ def test_a_column_that_is_mapped_by_hand_is_read_as_such(oven):
     fresh.write_text(FRESH)
     table.write_text(table.read_text().replace("output.strength", "output.force"))
     status, _, error = oven.run("import", fresh, table)
-    assert status == 2 and "no column 'strength'" in error
+    assert status == 2 and "no column 'strength'" in error and "output.force" in error
     status, out, error = oven.run("import", fresh, table, "--map", "output.force=strength")
     assert (status, out.splitlines()[0]) == (0, "fresh: imported 2 trials, fresh-0001 to fresh-0002."), error
     assert [trial.outputs["strength"] for trial in oven.ledger.trials("fresh")] == [30.125, 41.0]
+
+
+def test_a_column_of_ones_own_stays_and_two_for_one_output_are_refused(oven):
+    table, fresh = exported(oven), oven.file.with_name("fresh.yaml")
+    fresh.write_text(FRESH)
+    header, *lines = table.read_text().splitlines()
+    table.write_text("\n".join([f"{header},sample", *(f"{line},A{number}" for number, line in enumerate(lines, 1))]))
+    assert oven.run("import", fresh, table)[0] == 0
+    (result,) = oven.ledger.results("fresh-0002")
+    assert result.details["columns"] == {"trial": "oven-0002", "sample": "A2"}
+    table.write_text("\n".join([f"{header},strength", *(f"{line},7" for line in lines)]))
+    status, _, error = oven.run("import", fresh, table)
+    assert status == 2 and "old.csv: two columns stand for 'strength'. Remove one; nothing was imported." in error
 
 
 def test_a_table_of_trials_without_a_result_imports_nothing(oven):
