@@ -28,6 +28,12 @@ def add(command: Add) -> None:
     compare.add_argument(
         "--quick", action="store_true", help="try every campaign with one seed and a few trials, as a study of its own"
     )
+    compare.add_argument(
+        "--earlier",
+        type=Path,
+        metavar="JSON",
+        help="study.json of an earlier run, whose folder is not here: what it has finished is not run again",
+    )
     compare.add_argument("--again", action="store_true", help="let campaigns that failed before go on")
 
 
@@ -35,6 +41,7 @@ def _compare(options: argparse.Namespace, settings: Settings) -> int:
     began = begin(options.json, f"reading {options.file}")
     from fieldcraft.flows.studies.page.text import StudyDisplay, results_text
     from fieldcraft.flows.studies.plan.cost import Cost
+    from fieldcraft.flows.studies.plan.earlier import earlier_run
     from fieldcraft.flows.studies.plan.folder import StudyFolder
     from fieldcraft.flows.studies.plan.quick import quick
     from fieldcraft.flows.studies.plan.spec import Cell, cells_of, read_study
@@ -47,6 +54,10 @@ def _compare(options: argparse.Namespace, settings: Settings) -> int:
     study = Study(spec, folder, settings, options.parallel or len(os.sched_getaffinity(0)))
     with page.told():
         digests = study.digests()
+    if options.earlier:
+        earlier = earlier_run(options.earlier, spec.name)
+        taken = study.take(earlier, digests)
+        show(options.json, {"event": "earlier", "taken": taken}, lambda: earlier.text(taken))
     cells = cells_of(spec)
     cost = Cost(folder, cells, again=options.again)
     display = StudyDisplay(len(cells), len(cost.over), began)

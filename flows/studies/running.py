@@ -18,7 +18,8 @@ from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.flows.studies.page.mlflow_runs import Showing
 from fieldcraft.flows.studies.page.page import study_page
-from fieldcraft.flows.studies.plan.folder import StudyFolder
+from fieldcraft.flows.studies.plan.earlier import Earlier
+from fieldcraft.flows.studies.plan.folder import StudyFolder, add_spent
 from fieldcraft.flows.studies.plan.spec import Cell, StudySpec, cells_of
 from fieldcraft.flows.studies.scoring.hypervolumes import require_references
 from fieldcraft.flows.studies.scoring.results import results
@@ -66,6 +67,26 @@ class Study:
         """The cells that have neither ended nor failed, in order."""
         folder = self.folder
         return [c for c in cells_of(self.spec) if not folder.result(c) and folder.failure(c) is None]
+
+    def take(self, earlier: Earlier, digests: Mapping[str, str]) -> int:
+        """Take the finished campaigns of an earlier run as results of the cells that were not begun. Returns how many.
+
+        Raises:
+            InputError: the file of the earlier run holds too little, or cells were begun otherwise.
+            FieldcraftError: another process works on the study.
+        """
+        acting(self.settings, "operate")
+        with self.folder.locked():
+            self.folder.claim(self.spec.name)
+            self._require_unchanged(digests)
+            begun = {cell.name for cell in cells_of(self.spec) if self.folder.require_same(cell)}
+            found = earlier.results([cell for cell in cells_of(self.spec) if cell.name not in begun], digests)
+            for cell in cells_of(self.spec):
+                if result := found.get(cell.name):
+                    self.folder.begin(cell)
+                    add_spent(self.folder.home(cell), earlier.spent(cell))
+                    write_json(self.folder.home(cell) / "result.json", result)
+        return len(found)
 
     def run(self, heard: Heard, *, again: bool = False, digests: Mapping[str, str] | None = None) -> Ran:
         """Run the missing cells and write the results, also when interrupted.

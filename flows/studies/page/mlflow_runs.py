@@ -35,9 +35,9 @@ class Showing:
         }
 
     def show(self, cell: Cell) -> None:
-        """Show a cell that ended, unless it is shown already or MLflow failed to answer before."""
+        """Show a cell that ended, unless it is shown already, its ledger is elsewhere, or MLflow did not answer."""
         found = self.folder.result(cell)
-        if self.problem is not None or not found or self.is_shown(cell):
+        if self.problem is not None or not found or "earlier" in found or self.is_shown(cell):
             return
         ledger = open_ledger(self.folder.home(cell) / "ledger.sqlite")
         try:

@@ -35,6 +35,7 @@ from fieldcraft.storage.records import canonical
 SHARE = 0.01  # of the objective's range: when a campaign has arrived
 
 Found = dict[str, Any]
+Regrets = Sequence[float | None]
 
 
 def results(study: StudySpec, folder: StudyFolder, reason: str | None) -> dict[str, Any]:
@@ -101,7 +102,11 @@ def _cell(cell: Cell, folder: StudyFolder, reason: str | None) -> Found:
         "cpu": round(sum(line["cpu"] for line in spent), 3),
         "cpu_per_proposal": sum(line["proposing"] for line in spent) / proposed if proposed else None,
     }
-    if found and all(trial.get("outputs", trial["true"]) is None for trial in found["trials"]):
+    if (
+        found
+        and "earlier" not in found
+        and all(trial.get("outputs", trial["true"]) is None for trial in found["trials"])
+    ):
         why = found.get("fruitless") or "it ended without an accepted and feasible result"  # older cells do not say
         return {**about, "state": "failed", "reason": f"no result: {why}"}
     if found:
@@ -172,12 +177,16 @@ def _compared(rows: Sequence[dict[str, Any]], reference: str, *, oracle: bool) -
 
 def _best(cells: Sequence[Found]) -> float | None:
     true = [trial["true"] for cell in cells for trial in cell["trials"] if trial["true"] is not None]
+    true += [cell["earlier"]["best"] for cell in cells if "earlier" in cell]
     return None if not true else (max if cells[0]["maximize"] else min)(true)
 
 
 def with_regrets(cell: Found, best: float) -> Found:
     """A finished cell with its ``regret`` and ``visited`` after each trial, and the trial of its arrival."""
     sign = 1.0 if cell["maximize"] else -1.0
+    if "earlier" in cell:
+        farther = sign * (best - cell["earlier"]["best"])
+        return _told(cell, _moved(cell["regret"], farther), _moved(cell["visited"], farther), cell["best_design"])
     chosen, nearest, regret, visited = None, np.inf, list[float | None](), list[float | None]()
     for trial in cell["trials"]:
         if trial["true"] is not None:
@@ -186,6 +195,14 @@ def with_regrets(cell: Found, best: float) -> Found:
             nearest = min(nearest, sign * (best - trial["true"]))
         regret.append(None if chosen is None else sign * (best - chosen["true"]))
         visited.append(None if chosen is None else float(nearest))
+    return _told(cell, regret, visited, chosen and chosen["design"])
+
+
+def _moved(path: Regrets, farther: float) -> Regrets:
+    return [None if regret is None else regret + farther for regret in path]
+
+
+def _told(cell: Found, regret: Regrets, visited: Regrets, best_design: Found | None) -> Found:
     return {
         **cell,
         "regret": regret,
@@ -193,7 +210,7 @@ def with_regrets(cell: Found, best: float) -> Found:
         "arrived": _arrival(visited, cell["range"]),
         "final_regret": regret[-1] if regret else None,
         "final_visited": visited[-1] if visited else None,
-        "best_design": chosen and chosen["design"],
+        "best_design": best_design,
     }
 
 
