@@ -3,9 +3,9 @@
     OMP_NUM_THREADS=1 python benchmarks/coco.py [--algorithms auto ...] [--dimensions 2 3 5 10] [--seeds 5]
         [--json FILE] [--data FOLDER]
 
-Needs the extra ``coco``: ``pip install -c constraints.txt -e '.[coco]'``. A campaign has 10 d trials, half of them its
-Sobol start, as a campaign file without ``start`` has, and no noise. A target is f_opt + 10^k, k = 2, 1.8, ..., -8: 51
-of them for each function. The table has, for each group of functions, the share of targets that the best of the trials
+Needs the extra ``coco``: ``pip install -c constraints.txt -e '.[coco]'``. A campaign has 10 d trials, begins as one
+whose file states no ``start``, and has no noise. A target is f_opt + 10^k, k = 2, 1.8, ..., -8: 51 of them for each
+function. The table has, for each group of functions, the share of targets that the best of the trials
 so far has reached, mean over seeds. ``--data`` writes COCO's own files there, a folder for each algorithm and seed, for
 its post-processing (cocopp). Cells that FILE holds are not run again, and write no data.
 """

@@ -6,7 +6,7 @@ import pytest
 
 from fieldcraft.flows.cli import main
 from fieldcraft.flows.studies.page.results_page import grown, reached
-from fieldcraft.flows.studies.page.targets import algorithms_of, shares
+from fieldcraft.flows.studies.page.targets import TARGETS, ahead, algorithms_of, shares
 from fieldcraft.flows.studies.plan.claims import Claim, Compared, Grown, Reached, Solvers
 from fieldcraft.flows.studies.plan.quick import quick
 from fieldcraft.flows.studies.plan.spec import cells_of, study_of
@@ -172,6 +172,14 @@ def test_the_command_cuts_a_study_and_keeps_it_out_of_the_whole_ones_folder(tmp_
     (folder / "study").write_text(json.dumps({"study": "s"}))
     assert main(["compare", str(file), "--quick", "--out", str(folder), "--home", str(tmp_path)]) == 2
     assert "holds the study 's', and this one is 's-quick'" in capsys.readouterr().err
+
+
+def test_one_algorithm_is_ahead_of_another_by_their_differences_on_the_same_functions_and_seeds():
+    cells = {"a 2 1 0": 9, "a 2 1 1": 5, "a 2 2 0": 4, "b 2 1 0": 3, "b 2 1 1": 5, "b 2 3 0": 50, "b 3 2 0": 50}
+    mean, error = ahead(cells, "a", "b", 2)
+    assert mean == pytest.approx(3 / TARGETS) and error == pytest.approx(3 / TARGETS), "6 and 0 are 3 +- sqrt(18 / 2)"
+    assert ahead(cells, "b", "a", 2) == (pytest.approx(-mean), pytest.approx(error))
+    assert ahead(cells, "a", "b", 3) is None
 
 
 def test_the_share_of_targets_is_a_mean_over_a_groups_functions_and_seeds():
