@@ -24,12 +24,16 @@ def gradient_names(space: SearchSpace) -> dict[str, str]:
 
 
 def gradient_units(problem: Problem) -> dict[str, str]:
-    """Unit of each derivative, by its name in a dataset: ``J/mm``."""
+    """Unit of each derivative, by its name in a dataset: ``J/mm``, and ``J/(1/s)`` by a variable in ``1/s``."""
     objective, units = problem.outputs[0].unit, problem.space.units
     return {
-        name: f"{objective or '1'}/{units[variable]}" if units[variable] else objective
+        name: f"{objective or '1'}/{_one(units[variable])}" if units[variable] else objective
         for variable, name in gradient_names(problem.space).items()
     }
+
+
+def _one(unit: str) -> str:
+    return unit if unit.isalnum() else f"({unit})"
 
 
 def gradient_of(problem: Problem, fields: "xr.Dataset") -> dict[str, float] | None:
@@ -60,5 +64,7 @@ def gradient_of(problem: Problem, fields: "xr.Dataset") -> dict[str, float] | No
         if not np.isfinite(fields[name].values):
             raise ValueError(f"{name!r} is {float(fields[name])}: give a finite number, or no gradient")
         if (said := fields[name].attrs.get("units", units[name])) != units[name]:
-            raise ValueError(f"{name!r} is in {str(said)!r}, not in {units[name] or 'no unit'!r}: convert it")
+            raise ValueError(
+                f"{name!r} is in {str(said)!r}, not in {units[name] or 'no unit'!r}: give it in that unit, so written"
+            )
     return {variable: float(fields[name]) for variable, name in due.items()}

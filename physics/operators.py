@@ -140,7 +140,8 @@ class LinearEquation:
         right: g; 0 for the homogeneous equation.
 
     Raises:
-        ValueError: a shape that does not fit, a constant that is not finite, or coefficients that are all zero.
+        ValueError: a shape that does not fit, a constant that is an array or not finite, or coefficients that are all
+            zero.
     """
 
     zeroth: Coefficient
@@ -159,6 +160,11 @@ class LinearEquation:
             )
         left = (self.zeroth, *self.first, *(a for row in self.second for a in row))
         for coefficient in (*left, self.right):
+            if not callable(coefficient) and np.ndim(coefficient):
+                raise ValueError(
+                    f"A coefficient of a linear equation is an array of the shape {np.shape(coefficient)}: give a "
+                    "number, or a function of the points."
+                )
             if not callable(coefficient) and not np.isfinite(coefficient):
                 raise ValueError(f"A coefficient of a linear equation is {coefficient}: give a finite number.")
         if all(_vanishes(coefficient) for coefficient in left):

@@ -16,6 +16,11 @@ from fieldcraft.storage.records import CampaignRecord, Event, Trial, TrialSummar
 
 # Sums of z that differ by less are the same: a pick must not depend on rounding.
 _SAME = 1e-9
+_SINCE = {
+    "retracted": "; its result was retracted since",
+    "corrected": "; its result was corrected since",
+    "off the front": "; it is off the front by now",
+}
 
 
 def knee(found: Mapping[str, Any]) -> str:
@@ -137,7 +142,8 @@ def picked_data(
 
     Returns:
         ``trial``, ``design``, ``outputs`` as they were picked, ``by``, ``reason``, ``how`` (``{"rule": ...}``),
-        ``created``, and ``since``: None, or what has changed of it since: ``corrected`` or ``off the front``.
+        ``created``, and ``since``: None, or what has changed of it since: ``retracted``,
+        ``corrected``, ``off the front``, or ``corrected, off the front``.
     """
     if event is None:
         return None
@@ -145,6 +151,7 @@ def picked_data(
     found = front_data(campaign, trials)
     on = found is not None and any(entry["trial"] == trial.id for entry in found["trials"])
     changed = dict(trial.outputs or {}) != dict(event.details["outputs"])
+    since = ["corrected"] * changed + ["off the front"] * (not on)
     return {
         "trial": trial.id,
         "design": dict(trial.actual),
@@ -153,7 +160,7 @@ def picked_data(
         "reason": event.reason,
         "how": dict(event.details["how"]),
         "created": event.created,
-        "since": "corrected" if changed else None if on else "off the front",
+        "since": "retracted" if not trial.outputs else ", ".join(since) or None,
     }
 
 
@@ -166,8 +173,7 @@ def how_text(how: Mapping[str, Any]) -> str:
 
 def picked_text(picked: Mapping[str, Any]) -> str:
     """``heat-0012, the knee, by ana: cheapest below 5 K``, from the data of ``picked_data``."""
-    since = {"corrected": "; its result was corrected since", "off the front": "; it is off the front by now"}
-    left = since.get(picked["since"] or "", "")
+    left = "".join(_SINCE[what] for what in (picked["since"] or "").split(", ") if what)
     return f"{picked['trial']}, {how_text(picked['how'])}, by {picked['by']}: {picked['reason']}{left}"
 
 

@@ -69,7 +69,9 @@ def _measured(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ran", action="append", default=[], metavar="VAR=VALUE", help="what was really run, where it differed"
     )
-    parser.add_argument("--field", type=Path, metavar="FILE", help="the field: netCDF, or a folder of zarr")
+    parser.add_argument(
+        "--field", type=Path, metavar="FILE", help="the field: netCDF, a folder of zarr, or a table of readings (.csv)"
+    )
     parser.add_argument("--note", default="", help="remarks")
 
 

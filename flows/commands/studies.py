@@ -55,9 +55,9 @@ def _compare(options: argparse.Namespace, settings: Settings) -> int:
     with page.told():
         digests = study.digests()
     if options.earlier:
-        earlier = earlier_run(options.earlier, spec.name)
-        taken = study.take(earlier, digests)
-        show(options.json, {"event": "earlier", "taken": taken}, lambda: earlier.text(taken))
+        taken = study.take(earlier_run(options.earlier, spec.name), digests)
+        data = {"event": "earlier", "taken": len(taken.results), "left": dict(taken.left)}
+        show(options.json, data, lambda: f"{options.earlier}: {taken.text}")
     cells = cells_of(spec)
     cost = Cost(folder, cells, again=options.again)
     display = StudyDisplay(len(cells), len(cost.over), began)

@@ -87,6 +87,8 @@ def checked_outputs(
 def require_units(problem: Problem, fields: "xr.Dataset") -> None:
     """Accept a field whose outputs, stated fields and axes are in the problem's units; none stated is the problem's.
 
+    A pure number has no unit, or the unit 1.
+
     Raises:
         InputError: one is in another unit. Nothing is converted.
     """
@@ -97,7 +99,7 @@ def require_units(problem: Problem, fields: "xr.Dataset") -> None:
         known |= {field.name: field.unit for field in stated.fields}
         known |= {field.name + NOISE: field.unit for field in stated.fields}
     for name, unit in known.items():
-        if name in fields and (said := fields[name].attrs.get("units", unit)) != unit:
+        if name in fields and (said := fields[name].attrs.get("units", unit)) != unit and (said, unit) != ("1", ""):
             raise InputError(
                 f"{name!r} of the field is in {quoted(str(said))}, and the problem has it in {unit or 'no unit'!r}. "
                 "Convert it, and its attribute 'units' with it."

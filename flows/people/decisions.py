@@ -266,10 +266,12 @@ def _level(space: SearchSpace, name: str, text: str) -> Level:
     variable = next((one for one in space.variables if one.name == name), None)
     if variable is None or isinstance(variable, Categorical) or "_" in text:  # which Python takes within a number
         return text
-    try:
-        return int(text) if isinstance(variable, Integer) else float(text)
-    except ValueError:
-        return text
+    for number in (int, float) if isinstance(variable, Integer) else (float,):
+        try:
+            return number(text)
+        except ValueError:
+            continue
+    return text
 
 
 def _grants(trials: Sequence[Trial]) -> list[Grant]:

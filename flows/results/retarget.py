@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.files.field_outputs import require_units
 from fieldcraft.flows.results.adopt import adopt
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.text import quoted
@@ -121,8 +122,9 @@ def _known(campaign: Campaign, trial: Trial, result: Result, fields: FieldStore)
     assert result.field is not None
     dataset = fields.read(result.field)
     try:
+        require_units(campaign.problem, dataset)
         outputs = campaign.problem.evaluate(trial.actual, dataset)
-    except (ValueError, KeyError) as error:
+    except (ValueError, KeyError, InputError) as error:
         raise InputError(
             f"{trial.id}: problem {campaign.spec.problem.kind!r} cannot read its outputs from the field. {error} "
             "Nothing was adopted."

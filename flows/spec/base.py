@@ -27,6 +27,7 @@ _MISSING = ("missing", "missing_argument")
 _WORD = re.compile("'([^']*)'")
 _RUN = re.compile(rf"\S{{{QUOTED + 1},}}")  # a value that a message of a kind's own quotes
 _WHOLE = 2**63
+_SUCH_AS = {"algorithm.start": ", such as start: {n: 5}", "sense": ", such as sense: minimize"}
 STORED = "stored"
 """Context of the validation of what a ledger keeps."""
 _PASSES = 1_000_000  # trials: each pass reads them all
@@ -186,7 +187,7 @@ def _told(path: str, fault: Any, more: Sequence[str], keys: Sequence[str]) -> st
         hint = suggestion(wrong, keys) or (f" Known: {', '.join(keys)}." if keys else " Remove it.")
         return f"{shown(path)}: unknown key {quoted(wrong)}.{hint}"
     if fault["type"] in _MISSING:
-        return f"{shown(path)}: missing. Give it."
+        return f"{shown(path)}: missing. Give it{_SUCH_AS.get(shown(path), '')}."
     given, first = fault["input"], fault["msg"].removeprefix("Value error, ")
     if fault["type"] == "int_parsing_size":
         first = "it is out of reach for a whole number. Give a smaller one"

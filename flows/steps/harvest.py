@@ -4,7 +4,8 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-from fieldcraft.flows.errors import FieldcraftError
+from fieldcraft.flows.errors import FieldcraftError, InputError
+from fieldcraft.flows.files.field_outputs import require_units
 from fieldcraft.flows.jobs.dispatcher import (
     CannotTell,
     Dispatcher,
@@ -186,9 +187,14 @@ def _evaluated(site: Site, trial: Trial, design: Design, fields: "xr.Dataset") -
     """The measured outputs of a finished simulation; a dispatcher that answers designs itself may give them as scalars.
 
     Raises:
-        FieldcraftError: the problem's ``evaluate`` failed. The trial and its job's result stay as they are, so that
-            nothing has to be simulated again once the problem is mended.
+        FieldcraftError: the problem's ``evaluate`` failed, or the simulation is in other units than the problem's. The
+            trial and its job's result stay as they are, so that nothing has to be simulated again once the problem is
+            mended.
     """
+    try:
+        require_units(site.campaign.problem, fields)
+    except InputError as error:
+        raise FieldcraftError(f"{trial.id}: {str(error).removesuffix('.')}. {_kept(trial)}") from error
     try:
         problem, names = site.campaign.problem, [output.name for output in site.campaign.problem.measured]
         if site.campaign.answering is not None and all(name in fields and not fields[name].ndim for name in names):
@@ -198,8 +204,15 @@ def _evaluated(site: Site, trial: Trial, design: Design, fields: "xr.Dataset") -
     except Exception as error:  # the outermost edge of a user's problem: whatever it raises is one clear error
         raise FieldcraftError(
             f"{trial.id}: evaluate of problem {site.campaign.spec.problem.kind!r} failed: {type(error).__name__}: "
-            f"{str(error).removesuffix('.')}. Its simulation has finished and is kept: mend the problem and run again."
+            f"{str(error).removesuffix('.')}. {_kept(trial)}"
         ) from error
+
+
+def _kept(trial: Trial) -> str:
+    return (
+        "Its simulation has finished and is kept. If the problem is wrong, mend it and run again; if the simulator is, "
+        f"mend that and give the trial up: 'fieldcraft cancel {trial.id} --reason ...'."
+    )
 
 
 def _noted(site: Site, trial: Trial, fields: "xr.Dataset") -> dict[str, str]:

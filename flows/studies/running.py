@@ -18,7 +18,7 @@ from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.flows.studies.page.mlflow_runs import Showing
 from fieldcraft.flows.studies.page.page import study_page
-from fieldcraft.flows.studies.plan.earlier import Earlier
+from fieldcraft.flows.studies.plan.earlier import Earlier, Taken
 from fieldcraft.flows.studies.plan.folder import StudyFolder, add_spent
 from fieldcraft.flows.studies.plan.spec import Cell, StudySpec, cells_of
 from fieldcraft.flows.studies.scoring.hypervolumes import require_references
@@ -68,8 +68,8 @@ class Study:
         folder = self.folder
         return [c for c in cells_of(self.spec) if not folder.result(c) and folder.failure(c) is None]
 
-    def take(self, earlier: Earlier, digests: Mapping[str, str]) -> int:
-        """Take the finished campaigns of an earlier run as results of the cells that were not begun. Returns how many.
+    def take(self, earlier: Earlier, digests: Mapping[str, str]) -> Taken:
+        """Take the finished campaigns of an earlier run as results of the cells that never ran.
 
         Raises:
             InputError: the file of the earlier run holds too little, or cells were begun otherwise.
@@ -79,14 +79,14 @@ class Study:
         with self.folder.locked():
             self.folder.claim(self.spec.name)
             self._require_unchanged(digests)
-            begun = {cell.name for cell in cells_of(self.spec) if self.folder.require_same(cell)}
-            found = earlier.results([cell for cell in cells_of(self.spec) if cell.name not in begun], digests)
+            taken = earlier.taken(digests, {cell.name for cell in cells_of(self.spec) if self.folder.ran(cell)})
             for cell in cells_of(self.spec):
-                if result := found.get(cell.name):
+                if result := taken.results.get(cell.name):
                     self.folder.begin(cell)
-                    add_spent(self.folder.home(cell), earlier.spent(cell))
+                    (self.folder.home(cell) / "spent.jsonl").unlink(missing_ok=True)  # of a take that was cut off
+                    add_spent(self.folder.home(cell), taken.spent[cell.name])
                     write_json(self.folder.home(cell) / "result.json", result)
-        return len(found)
+        return taken
 
     def run(self, heard: Heard, *, again: bool = False, digests: Mapping[str, str] | None = None) -> Ran:
         """Run the missing cells and write the results, also when interrupted.

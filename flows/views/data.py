@@ -78,9 +78,22 @@ def predicted_text(found: Mapping[str, Any], *, named: bool = True) -> str:
     return ", ".join(said)
 
 
-def design_text(campaign: CampaignRecord, design: Mapping[str, float | int | str]) -> str:
-    """A design with units: ``x 6.18319 m, y 5.92621 m``; without variables that do not exist in it."""
+def design_text(
+    campaign: CampaignRecord,
+    design: Mapping[str, float | int | str],
+    unlike: Mapping[str, float | int | str] | None = None,
+) -> str:
+    """A design with units: ``x 6.18319 m, y 5.92621 m``; without variables that do not exist in it.
+
+    Args:
+        campaign: The campaign.
+        design: The whole design.
+        unlike: Another design, where only what differs from it is told.
+    """
     units, told = campaign.environment["units"], existing(campaign, design)
+    if unlike is not None:
+        other = existing(campaign, unlike)
+        told = {name: value for name, value in told.items() if value != other.get(name)}
     return ", ".join(f"{name} {quantity(value, units.get(name, ''))}" for name, value in told.items())
 
 

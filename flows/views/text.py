@@ -237,8 +237,8 @@ def _facts(campaign: CampaignRecord, trial: Trial, above: list[str] | None) -> l
                 else "on it: no other result is as good in every objective and better in one",
             )
         )
-    if differing := {name: value for name, value in trial.actual.items() if value != trial.design.get(name)}:
-        facts.insert(1, ("ran", f"{design_text(campaign, differing)}, other than asked"))
+    if differing := design_text(campaign, trial.actual, unlike=trial.design):
+        facts.insert(1, ("ran", f"{differing}, other than asked"))
     if (predicted := predicted_data(campaign, trial.origin)) is not None:
         facts.append(("foreseen", _foreseen(predicted, trial)))
     facts += _model(trial.origin, campaign.environment["outputs"][0]["unit"])
@@ -291,9 +291,7 @@ def _approval(approval: Approval) -> str:
 
 def _revision(campaign: CampaignRecord, revision: Mapping[str, Any]) -> str:
     was, now = revision["was"], revision["design"]
-    changed = [name for name in now if now[name] != was.get(name)]
-    old, new = ({name: design[name] for name in changed if name in design} for design in (was, now))
-    moved = f"{design_text(campaign, old)} -> {design_text(campaign, new)}"
+    moved = f"{design_text(campaign, was, unlike=now)} -> {design_text(campaign, now, unlike=was)}"
     return f"{clock(revision['created'])}  {one_line(revision['by'])}: {moved}: {one_line(revision['reason'])}"
 
 

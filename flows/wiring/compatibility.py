@@ -16,7 +16,9 @@ from fieldcraft.flows.wiring.physics.emulators import (
     require_derivatives,
     require_mask,
     require_own_names,
+    require_predictions,
     require_regret,
+    require_stated,
 )
 from fieldcraft.flows.wiring.physics.equations import require_conditions, require_equation
 from fieldcraft.flows.wiring.physics.folded_spaces import require_takes_folds
@@ -109,6 +111,7 @@ def require_fit(campaign: "Campaign") -> None:
         InputError: a word needs a capability that another lacks (see ``models.capability``), or cannot take this
             equation, this space or these groups.
     """
+    require_stated(campaign.problem)
     faults = Faults()
     for require in (
         require_derived,
@@ -119,6 +122,7 @@ def require_fit(campaign: "Campaign") -> None:
         require_own_names,
         require_derivatives,
         require_mask,
+        require_predictions,
         partial(_require, "emulator"),
         partial(_require, "earlier"),
         partial(_require, "levels"),

@@ -17,6 +17,8 @@ from fieldcraft.physics.space import SearchSpace
 
 # Predictions are cheap, and may have kinks (a maximum over a field), on which gradients end early.
 _SEARCH = Multistart(n_samples=8192, n_starts=64)
+# How far within a constraint a design stays, in standard deviations of the constraint over so many designs.
+_WITHIN, _SOME = 1e-6, 256
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,9 @@ class _Sequence:
             return Sobol().propose(space, start - 1, q, rest)
         score = _Depth(self.emulators, self.sign)
         if self.emulators[1:]:
-            score = _Constrained(self.emulators, self.sign, space.dimension)
+            some = torch.from_numpy(space.sample(_SOME, np.random.default_rng(_SOME)))
+            spread = torch.stack([emulated(each, some).std() for each in self.emulators[1:]])
+            score = _Constrained(self.emulators, self.sign, space.dimension, _WITHIN * spread)
         best = _SEARCH.maximize(score, space, 1, own).X
         return np.vstack([best, Sobol().propose(space, 0, q - 1, rest)]) if q > 1 else best
 
@@ -75,9 +79,10 @@ class _Depth:
 
 @dataclass(frozen=True, eq=False)
 class _Constrained(_Depth):
-    """The same where the emulated constraints are <= 0."""
+    """The same where the emulated constraints are <= 0, by a slack (c,) that rounding does not use up."""
 
     dimension: int
+    slack: Tensor
 
     @property
     def anchors(self) -> Tensor:
@@ -85,5 +90,5 @@ class _Constrained(_Depth):
         return torch.empty((0, self.dimension), dtype=torch.float64)
 
     def excess(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
-        """The emulated constraints at X (n, d), shape (n, c)."""
-        return torch.stack([emulated(each, X) for each in self.emulators[1:]], dim=1)
+        """The emulated constraints and the slack at X (n, d), shape (n, c)."""
+        return torch.stack([emulated(each, X) for each in self.emulators[1:]], dim=1) + self.slack

@@ -79,6 +79,6 @@ def _reached(posterior: Posterior, data: Observations, points: Tensor) -> Tensor
     """Means (r,) at the points among (k, d) that are believed feasible."""
     with torch.no_grad():
         points = hopeful(data, points)
-        if isinstance(posterior, ConstrainedPosterior):
+        if len(points) and isinstance(posterior, ConstrainedPosterior):
             points = points[posterior.believed_feasible(points)]
         return means(posterior, points) if len(points) else points.new_empty(0)

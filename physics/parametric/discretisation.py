@@ -331,8 +331,12 @@ def finite(values: Any) -> Array:
     """Numbers of an equation, all of them finite.
 
     Raises:
-        ValueError: one is not.
+        ValueError: one is not, or is complex.
     """
+    if np.iscomplexobj(values):
+        raise ValueError(
+            "A coefficient, right-hand side or nonlinear term of the stated equation is complex: it must be real."
+        )
     found = np.asarray(values, dtype=np.float64)
     if not np.isfinite(found).all():
         bad = found[~np.isfinite(found)].flat[0]

@@ -47,7 +47,7 @@ class Condition:
         slope: b; a derivative is by the axis in its own unit.
 
     Raises:
-        ValueError: a number that is not finite, or a = b = 0.
+        ValueError: an end that is neither "low" nor "high", a number that is not finite, or a = b = 0.
     """
 
     field: str
@@ -58,6 +58,11 @@ class Condition:
     slope: float = 0.0
 
     def __post_init__(self) -> None:
+        if self.end not in ("low", "high"):
+            raise ValueError(
+                f"The condition on {self.field!r} is at the end {self.end!r} of the axis {self.axis!r}: give 'low' or "
+                "'high', its lower or its upper end."
+            )
         place = f"at the {self.end} end of {self.axis!r}"
         refuse_nothing(self.field, place, self.right, self.value, self.slope)
 

@@ -191,12 +191,18 @@ def stated_fields(stated: Fields, fields: "xr.Dataset") -> tuple[dict[str, Array
     What a simulation has at cells that the domain's mask leaves out is not looked at: they are NaN.
 
     Raises:
-        ValueError: it has none of them, or its places are not the centres of equal cells over the domain.
+        ValueError: it has none of them, its values are complex, or its places are not the centres of equal cells over
+            the domain.
     """
     names = stated.domain.names
     given = [each.name for each in stated.fields if each.name in fields and set(fields[each.name].dims) == set(names)]
     if not given:
         raise missing_field(stated.fields[0].name, stated, fields)
+    for name in given:
+        if fields[name].dtype.kind == "c":
+            raise ValueError(
+                f"The field {name!r} of the simulation has complex values: give real ones, of a real type."
+            )
     grid = Grid(stated.domain, tuple(fields.sizes[name] for name in names))
     for axis, spacing in zip(names, grid.spacing, strict=True):
         if axis not in fields.coords or not np.allclose(fields[axis], grid.centres[axis], rtol=0, atol=1e-6 * spacing):

@@ -196,3 +196,10 @@ def test_an_equation_is_the_system_of_itself_and_a_system_stays_what_it_is():
 def test_a_system_that_makes_no_sense_is_refused(blocks, sizes, message):
     with pytest.raises(ValueError, match=message):
         LinearSystem(blocks, sizes)
+
+
+def test_an_array_is_no_coefficient():
+    with pytest.raises(
+        ValueError, match=r"is an array of the shape \(2, 1\): give a number, or a function of the points"
+    ):
+        LinearEquation(np.ones((2, 1)), (0.0,), ((0.0,),))

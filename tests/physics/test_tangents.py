@@ -6,7 +6,7 @@ import xarray as xr
 from scipy.sparse import csc_matrix
 from scipy.sparse.linalg import spsolve
 
-from fieldcraft.physics.gradients import gradient_of
+from fieldcraft.physics.gradients import gradient_of, gradient_units
 from fieldcraft.physics.parametric.discretisation import Discretisation
 from fieldcraft.physics.problem import Output, Problem
 from fieldcraft.physics.problems.cantilever_profile import CantileverProfile
@@ -91,6 +91,13 @@ def test_a_function_may_return_its_gradient_beside_its_outputs():
     assert gradient_of(Chips(), found) == dict.fromkeys(("x1", "y1", "x2", "y2"), 2.0)
 
 
+def test_a_derivative_by_a_variable_in_a_compound_unit_has_that_in_brackets():
+    class Stirred(Chips):
+        space = SearchSpace((Continuous("rate", 0.1, 1.0, "1/s"), Continuous("share", 0.0, 1.0)))
+
+    assert gradient_units(Stirred()) == {"gradient.rate": "degC/(1/s)", "gradient.share": "degC"}
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -99,7 +106,7 @@ def test_a_function_may_return_its_gradient_beside_its_outputs():
         ({"gradient.x": ("time", [1.0, 2.0])}, "one real number"),
         ({"gradient.x": 1j}, "one real number"),
         ({"gradient.x": np.nan}, "is nan: give a finite number"),
-        ({"gradient.x": ((), 1.0, {"units": "J/m"})}, "'gradient.x' is in 'J/m', not in 'J/mm': convert it"),
+        ({"gradient.x": ((), 1.0, {"units": "J/m"})}, "'gradient.x' is in 'J/m', not in 'J/mm': give it in that unit"),
     ],
 )
 def test_a_gradient_that_is_none_of_the_variables_is_refused_in_words(given, words):

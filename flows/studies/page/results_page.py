@@ -28,8 +28,9 @@ _HEAD = """# What the papers claim, and what was measured
 
 This page is made by `python -m fieldcraft.flows.studies.page.results_page`, from `studies/claims/papers.yaml`, the
 results of the studies (`studies/results/`) and those of `benchmarks/`. Each study is run, and goes on, with `fieldcraft
-compare STUDY`; with `--earlier studies/results/STUDY.json` it goes on from what is stored here, and with `--quick` each
-of its campaigns is tried with a few trials.
+compare STUDY`; with `--earlier studies/results/STUDY.json` it goes on from what is stored here, but for
+campaigns with constraints or certificates, of which a study.json holds too little; and with `--quick` each of its
+campaigns is tried with a few trials.
 
 A regret is the distance from the optimum to the true value, without noise, of the design with the best result, which
 is the one that a user would be recommended; in brackets that of the truly best design that was visited. It is a mean

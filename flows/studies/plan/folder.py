@@ -120,6 +120,10 @@ class StudyFolder:
             self.home(cell).mkdir(parents=True, exist_ok=True)
             write_json(self.home(cell) / "campaign.json", cell.campaign)
 
+    def ran(self, cell: Cell) -> bool:
+        """True if a cell has a ledger, or has ended or failed."""
+        return any((self.home(cell) / name).exists() for name in ("ledger.sqlite", "result.json", "failed.json"))
+
     def result(self, cell: Cell) -> dict[str, Any]:
         """Result of a cell; empty while it has not ended."""
         return _read(self.home(cell) / "result.json", *_OF_RESULT)
@@ -165,11 +169,11 @@ def read_spent(home: Path) -> list[dict[str, float]]:
     return [_parsed(file, line, _OF_SPENT) for line in lines if line.startswith("{") and line.endswith("}")]
 
 
-def add_spent(home: Path, line: dict[str, float]) -> None:
+def add_spent(home: Path, line: Mapping[str, float]) -> None:
     """Append the cost of a pass as a line of its own, even after a line that was cut off by a kill."""
     descriptor = os.open(home / "spent.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
-        os.write(descriptor, f"\n{json.dumps(line)}\n".encode())
+        os.write(descriptor, f"\n{json.dumps(dict(line))}\n".encode())
     finally:
         os.close(descriptor)
 

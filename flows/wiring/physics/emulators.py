@@ -48,7 +48,8 @@ class _Outputs:
         """All outputs at encoded designs X (n, d), shape (n, outputs)."""
         key = X.tobytes()
         if key not in self._last:
-            found = np.vstack([self._some(X[first : first + _BLOCK]) for first in range(0, len(X), _BLOCK)])
+            blocks = [self._some(X[first : first + _BLOCK]) for first in range(0, len(X), _BLOCK)]
+            found = np.vstack([np.empty((0, len(self.problem.outputs))), *blocks])
             self._last.clear()
             self._last[key] = found
         return self._last[key]
@@ -64,6 +65,8 @@ class _Outputs:
                 found = self.problem.emulate(designs)
             else:
                 found = self.problem.on_grid(designs, self.cells, self.solve)
+        if found is not None and np.iscomplexobj(found):
+            raise ValueError(f"The emulator of {type(self.problem).__name__} gave complex values: give real ones.")
         values = np.empty(0) if found is None else np.asarray(found, dtype=np.float64)
         expected = (len(X), len(self.problem.outputs))
         if values.shape != expected:
@@ -278,6 +281,16 @@ def require_regret(campaign: "Campaign") -> None:
         )
 
 
+def require_stated(problem: Problem) -> None:
+    """Accept a problem whose equation and fields can be asked for.
+
+    Raises:
+        InputError: the code of a plug-in that states them raises an error.
+    """
+    with asked(type(problem), "state its equation and its fields"):
+        problem.parametric, problem.fields  # noqa: B018
+
+
 def require_own_names(campaign: "Campaign") -> None:
     """Accept a stated equation whose coefficients and variables have different names.
 
@@ -308,6 +321,23 @@ def require_mask(campaign: "Campaign") -> None:
         with explained(campaign.problem, "solve its equation"):
             solved(stated, design, stated.cells)
     except ValueError as error:
+        raise InputError(f"problem {campaign.spec.problem.kind!r}: {error}") from error
+
+
+def require_predictions(campaign: "Campaign") -> None:
+    """Accept an emulator, where the campaign needs one, that predicts two designs: the space's middle and another one.
+
+    Raises:
+        InputError: it cannot, or its predictions are no finite real numbers.
+    """
+    space, words = campaign.space, campaign.algorithm
+    needing = {Capability.EMULATOR in required(part) for part in (words.initial, words.surrogate)}
+    if campaign.spec.emulator is not None or no_emulator(campaign.problem, space) is not None or True not in needing:
+        return
+    X = np.vstack([np.zeros((1, space.dimension)), space.sample(1, np.random.default_rng(_SEED))])
+    try:
+        emulators_of(campaign.problem, space)[0].predict(X)
+    except (ValueError, ArithmeticError) as error:
         raise InputError(f"problem {campaign.spec.problem.kind!r}: {error}") from error
 
 

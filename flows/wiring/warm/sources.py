@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fieldcraft.flows.analysis.existing import existing
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.campaign_file import WarmStart
@@ -30,7 +31,8 @@ class SourceResults:
         X: Designs, encoded by the new campaign's space, shape (n, d), n >= 1.
         Y: Outputs of the new campaign in their order and units, shape (n, outputs).
         until: Id of the latest result that was read.
-        outside: Number of results whose designs the new campaign's space does not have; they are left out.
+        outside: Number of results whose designs the new campaign's space does not have, or in which other variables
+            exist; they are left out.
     """
 
     X: np.ndarray
@@ -57,7 +59,7 @@ def read_source(campaign: "Campaign", source: WarmStart, until: int | None = Non
     results = [each for each in ledger.result_summaries(source.campaign) if until is None or each.id <= until]
     read = as_read(of_target(ledger.summaries(source.campaign)), counting(results))
     space, names = campaign.space, (*campaign.objective.outputs, *campaign.objective.constraints)
-    inside = [trial for trial in read if trial.outputs is not None and _inside(campaign, dict(trial.actual))]
+    inside = [trial for trial in read if trial.outputs is not None and _inside(campaign, record, dict(trial.actual))]
     if not inside:
         raise InputError(
             f"{place} has {len(read)} results, and none of a design in the space of {campaign.name!r}. Name another, "
@@ -178,9 +180,11 @@ def _in_units(units: dict[str, str]) -> str:
     return ", ".join(f"{name} ({unit})" if unit else name for name, unit in units.items())
 
 
-def _inside(campaign: "Campaign", design: dict[str, float | str]) -> bool:
+def _inside(campaign: "Campaign", record: CampaignRecord, design: dict[str, float | str]) -> bool:
+    """True if a design is in the new space, and its variables were measured and still are such as exist in it."""
     try:
         campaign.space.check(design)
     except SpaceError:
         return False
-    return True
+    here, there = set(campaign.space.folds.existing(design)), set(existing(record, design))
+    return here <= there and not (there - here).intersection(record.environment.get("only_if", {}))

@@ -171,8 +171,12 @@ def test_a_pick_says_if_its_result_was_corrected_since(pair):
     campaign = fc.campaign("pair", home=pair.settings.home)
     campaign.pick("pair-0003", why="the best yield")
     campaign.tell("pair-0003", {"price": 4.0, "yield": 7.0, "smoke": -1.0}, reason="misread")
-    assert campaign.picked["since"] == "corrected" and campaign.picked["outputs"]["yield"] == 10.0
-    assert "its result was corrected since" in pair.run("status", "pair")[1]
+    assert campaign.picked["since"] == "corrected, off the front" and campaign.picked["outputs"]["yield"] == 10.0
+    said = "the best yield; its result was corrected since; it is off the front by now"
+    assert said in pair.run("status", "pair")[1]
+    assert pair.run("retract", "pair-0003", "--reason", "the wrong vessel")[0] == 0
+    assert campaign.picked["since"] == "retracted"
+    assert "the best yield; its result was retracted since\n" in pair.run("status", "pair")[1]
 
 
 def test_a_campaign_of_one_objective_has_no_front_to_pick_from(tmp_path, monkeypatch):

@@ -79,8 +79,19 @@ def test_what_came_to_exist_as_it_was_run_is_given_a_value(bonds):
     assert bonds.ledger.trial(trial.id).ran is None
     assert bonds.run(*words, "--ran", "cure=55")[0] == 0  # the value at which it rested
     assert bonds.ledger.trial(trial.id).ran == {**trial.design, "glue": "B"}
+    assert "  ran      glue B, cure 55 degC, other than asked\n" in bonds.run("show", trial.id)[1]
     assert bonds.run(*words[:-1], "w[0]=0.5")[0] == 0  # it is known by now
     assert bonds.ledger.trial(trial.id).ran == {**trial.design, "glue": "B", "w[0]": 0.5}
+
+
+def test_a_revision_tells_what_came_to_exist_and_what_changed_alone(tmp_path, monkeypatch):
+    made = bench(tmp_path, TEXT, monkeypatch)
+    made.make_pass()
+    trial = next(each for each in made.ledger.trials("bonds") if each.design["glue"] == "A")
+    for words in (["glue=B", "cure=30"], ["cure=80"]):
+        assert made.run("edit", trial.id, *words)[0] == 0
+    said = made.run("show", trial.id)[1]
+    assert ": glue A -> glue B, cure 30 degC: " in said and ": cure 30 degC -> cure 80 degC: " in said
 
 
 def test_a_table_that_is_imported_leaves_out_what_does_not_exist(bonds, tmp_path):

@@ -66,7 +66,8 @@ def test_results_are_those_of_a_study_that_ran_at_once(tmp_path, known):
     at_once = results(spec, made(spec, tmp_path / "whole", names, **known), None)
     file = stored(spec, made(spec, tmp_path / "early", names[:EARLY], **known))
     folder = StudyFolder(tmp_path / "out")
-    assert runner(tmp_path, spec, folder).take(earlier_run(file, "s"), dict.fromkeys(names, "d")) == EARLY
+    taken = runner(tmp_path, spec, folder).take(earlier_run(file, "s"), dict.fromkeys(names, "d"))
+    assert taken.text == f"{EARLY} finished campaigns taken"
     assert [cell.name for cell in runner(tmp_path, spec, folder).lacking()] == names[EARLY:]
     assert Cost(folder, cells_of(spec), again=False).over == set(names[:EARLY])
     made(spec, folder.path, names[EARLY:], **known)
@@ -104,16 +105,31 @@ def test_what_cannot_be_taken_runs_anew(tmp_path):
     folder = StudyFolder(tmp_path / "out")
     begun = cells_of(spec)[4]
     folder.begin(begun)
+    (folder.home(begun) / "ledger.sqlite").touch()
     earlier = earlier_run(tmp_path / "early.json", "s")
     digests = {**dict.fromkeys(names, "d"), names[1]: "another"}
-    assert runner(tmp_path, spec, folder).take(earlier, digests) == 4
+    assert runner(tmp_path, spec, folder).take(earlier, digests).text == (
+        "4 finished campaigns taken; not taken: 1 that the study or this version of the code states otherwise, "
+        "1 with certificates, 1 that have run in this folder"
+    )
     lacking = [cell.name for cell in runner(tmp_path, spec, folder).lacking()]
     assert lacking == [names[0], names[1], "twice-gp-1", begun.name]
-    assert earlier.text(4).startswith(f"{tmp_path / 'early.json'}: 4 finished campaigns taken; 3 not: ")
     constrained = {**data, "problems": [{**each, "constraints": ["c"]} for each in data["problems"]]}
     (tmp_path / "c.json").write_text(json.dumps(constrained))
     other = runner(tmp_path, spec, StudyFolder(tmp_path / "other"))
-    assert other.take(earlier_run(tmp_path / "c.json", "s"), dict.fromkeys(names, "d")) == 0
+    taken = other.take(earlier_run(tmp_path / "c.json", "s"), dict.fromkeys(names, "d"))
+    assert taken.text == "0 finished campaigns taken; not taken: 7 with constraints"
+
+
+def test_a_take_that_was_cut_off_is_taken_again_and_costs_nothing_more(tmp_path):
+    spec, names = study(tmp_path), list(ALL)
+    early = made(spec, tmp_path / "early", names)
+    earlier, folder = earlier_run(stored(spec, early), "s"), StudyFolder(tmp_path / "out")
+    cut = cells_of(spec)[2]
+    folder.begin(cut)  # and its cost was written, but no result
+    add_spent(folder.home(cut), {"cpu": 10.0, "proposing": 1.5, "proposed": 1})
+    assert len(runner(tmp_path, spec, folder).take(earlier, dict.fromkeys(names, "d")).results) == len(names)
+    assert results(spec, folder, None)["cpu_seconds"] == results(spec, early, None)["cpu_seconds"]
 
 
 def test_a_campaign_that_ran_elsewhere_is_not_sought_in_this_folders_ledgers(tmp_path):
@@ -134,6 +150,17 @@ def test_a_campaign_that_ran_elsewhere_is_not_sought_in_this_folders_ledgers(tmp
         (lambda text: text.replace('"visited"', '"seen"'), "it has no 'visited'"),
         (lambda text: text.replace('"study": "s"', '"study": "t"'), r"holds the study 't', and this one is 's'\."),
         (None, "No such file"),
+        (lambda text: text.replace('"elsewhere": {', '"elsewhere": null, "e": {'), "its 'elsewhere' is no dict"),
+        (lambda text: text.replace('"cpu": 8.0', '"cpu": null'), "'branin-sobol-1' has the cpu 'None'"),
+        (lambda text: text.replace('"cpu": 8.0', '"cpu": -8.0'), "has the cpu '-8.0'"),
+        (lambda text: text.replace('"cpu_per_proposal": 1.5', '"cpu_per_proposal": "x"'), "cpu_per_proposal 'x'"),
+        (lambda text: text.replace('"regret": [9.0', '"regret": [NaN'), "has the regret "),
+        (lambda text: text.replace('"regret": [9.0', '"regret": [9.0, 9.0'), "has the regret "),
+        (lambda text: text.replace('"visited": [9.0, ', '"visited": ['), "has the visited "),
+        (lambda text: text.replace('"optimum": 0.0', '"optimum": null'), "has the optimum 'None'"),
+        (lambda text: text.replace('"sense": "minimize"', '"sense": "down"'), "has the sense 'down'"),
+        (lambda text: text.replace('"range": 100.0', '"range": "100"'), "has the range '100'"),
+        (lambda text: text.replace('"best_design": {', '"best_design": [], "b": {'), "has the best_design "),
     ],
 )
 def test_a_file_that_is_no_result_of_the_study_is_refused(tmp_path, change, said):

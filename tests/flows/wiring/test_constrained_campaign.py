@@ -59,7 +59,8 @@ class Bowl(Simulator):
         if design["y"] < 0.25:
             raise Infeasible("the mesh does not close")
         outputs = {"value": design["x"] + design["y"], "shortage": 160 - 1000 * design["x"] * design["y"]}
-        return xr.Dataset({name: ((), value, {"units": "1"}) for name, value in outputs.items()})
+        units = {output.name: output.unit for output in problem.outputs}
+        return xr.Dataset({name: ((), value, {"units": units[name]}) for name, value in outputs.items()})
 '''
 CAMPAIGN = {
     "name": "bowl",

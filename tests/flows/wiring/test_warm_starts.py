@@ -16,10 +16,11 @@ from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.context import site_of
 from fieldcraft.flows.wiring.create import created
 from fieldcraft.flows.wiring.warm.kept import earlier_at, first_designs
-from fieldcraft.flows.wiring.warm.sources import told
+from fieldcraft.flows.wiring.warm.sources import read_source, told
 from fieldcraft.models.observations import EarlierResults
 from fieldcraft.storage.objective import Objective
 from fieldcraft.storage.open_ledger import open_ledger
+from fieldcraft.storage.records import Known
 
 OLD = {
     "name": "old",
@@ -135,6 +136,55 @@ def test_check_says_with_what_a_campaign_begins_and_what_is_left_out(home):
     assert 0 < inside < 8
     left = f"({8 - inside} of designs outside the space are left out)"
     assert told(campaign) == f"it begins with {inside} results of campaign 'old' {left}."
+
+
+GLUED = {
+    "seed": 5,
+    "sense": "maximize",
+    "problem": {
+        "kind": "declared",
+        "variables": [{"name": "glue", "choices": ["A", "B"]}, {"name": "cure", "low": 20, "high": 90}],
+        "results": [{"name": "y", "unit": "MPa"}],
+    },
+    "algorithm": {"kind": "auto", "start": {"n": 4}},
+    "dispatcher": {"kind": "lab"},
+    "budget": {"trials": 6},
+}
+
+
+def glued(home, name, only_if, **more):
+    """A campaign in which a time of curing exists for some glue alone, or for all."""
+    glue, cure = GLUED["problem"]["variables"]
+    variables = [glue, {**cure, "only_if": {"glue": only_if}} if only_if else cure]
+    spec = {**GLUED, "name": name, "problem": {**GLUED["problem"], "variables": variables}, **more}
+    return wire(parse(spec), settings_from({}, home=home))
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "learnt"),
+    [
+        (["B"], ["B"], [("A", 55.0), ("B", 30.0)]),
+        (["B"], ["A"], []),
+        (["B"], None, [("B", 30.0)]),
+        (None, ["B"], [("A", 70.0), ("B", 30.0)]),
+    ],
+)
+def test_only_values_that_were_measured_are_learnt_where_a_variable_does_not_always_exist(tmp_path, then, now, learnt):
+    campaign = glued(tmp_path, "then", then)
+    ledger = open_ledger(campaign.settings.ledger, create=True)
+    created(ledger, campaign, tmp_path / "then.yaml")
+    given = [{"glue": "A", "cure": 55.0 if then else 70.0}, {"glue": "B", "cure": 30.0}]
+    ledger.adopt("then", [Known(design=design, outputs={"y": 1.0}) for design in given], "0" * 64, "imported", "ana")
+    later = {"warm_start": {"campaign": "then"}}
+    if not learnt:
+        with pytest.raises(InputError, match="has 2 results, and none of a design in the space of 'now'"):
+            glued(tmp_path, "now", now, **later)
+        return
+    campaign = glued(tmp_path, "now", now, **later)
+    read = read_source(campaign, campaign.spec.warm_start[0])
+    found = [(design["glue"], design["cure"]) for design in campaign.space.decode(read.X)]
+    assert found == [(glue, cure if glue != "A" or not now else 55.0) for glue, cure in learnt]
+    assert read.outside == 2 - len(learnt)
 
 
 def test_another_home_is_read_from_the_folder_of_records(home, tmp_path):

@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
+import xarray as xr
 
 from fieldcraft.physics.domain import Axis, Domain
 from fieldcraft.physics.operators import LinearEquation
 from fieldcraft.physics.parametric import transfer
 from fieldcraft.physics.parametric.finite_differences import solved
 from fieldcraft.physics.parametric.statement import Field, ParametricEquation, no_flux
-from fieldcraft.physics.parametric.transfer import carried, fewer, finer
+from fieldcraft.physics.parametric.transfer import carried, fewer, finer, stated_fields
 
 
 def centres(n):
@@ -106,3 +107,21 @@ def test_a_source_narrower_than_a_cell_enters_nearly_whole_wherever_it_lies():
     most = 2 * np.exp(-2 * (np.pi * spread) ** 2)
     assert np.abs(by_centres - 1).max() == pytest.approx(most, rel=1e-3)
     assert np.abs(totals - 1).max() == pytest.approx(most * abs(np.cos(np.pi / np.sqrt(3))), rel=1e-3)
+
+
+def test_complex_values_are_refused_and_not_cut_to_their_real_parts():
+    line = Domain((Axis("s", 0.0, 1.0),))
+
+    def rod(right):
+        def equation(design):
+            return LinearEquation(1.0, (0.0,), ((-1.0,),), right)
+
+        return ParametricEquation(line, (Field("u"),), equation, no_flux("u", line), (4,))
+
+    simulation = xr.Dataset({"u": ("s", np.ones(4) + 1j)}, coords={"s": centres(4)})
+    with pytest.raises(ValueError, match="The field 'u' of the simulation has complex values: give real ones"):
+        stated_fields(rod(1.0), simulation)
+    with pytest.raises(
+        ValueError, match="right-hand side or nonlinear term of the stated equation is complex: it must be"
+    ):
+        solved(rod(lambda points: points[:, 0] + 1j), {}, (4,))

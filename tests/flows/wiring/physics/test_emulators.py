@@ -252,12 +252,16 @@ BROKEN = CHEAP.replace("return 2 * (designs", "return 2 / 0 * (designs")
 
 
 @pytest.mark.parametrize("algorithm", ["gp_ei", "auto", "emulated"])
-def test_a_cheap_model_that_fails_is_told_and_does_not_stop_who_can_do_without(algorithm, tmp_path, monkeypatch):
+def test_a_cheap_model_that_fails_is_told_and_does_not_stop_who_can_do_without(
+    algorithm, tmp_path, monkeypatch, capsys
+):
     plugins, hill = hilly(tmp_path, monkeypatch, BROKEN)
     file = tmp_path / "bar.yaml"
     file.write_text(yaml.safe_dump({**BAR, **hill, "algorithm": {"kind": algorithm, "maximizer": SEARCH}}))
     said = r"problems/hill\.py, line 20: Hill cannot predict its outputs: ZeroDivisionError: division by zero"
     if algorithm == "emulated":
+        assert main(["check", str(file), "--home", str(tmp_path)]) == 2
+        assert re.search(said, capsys.readouterr().err)
         with pytest.raises(FieldcraftError, match=said):
             finish(file, tmp_path / "home", plugins)
         return
@@ -266,6 +270,74 @@ def test_a_cheap_model_that_fails_is_told_and_does_not_stop_who_can_do_without(a
     told = trials[-1].origin.remarks.get("out.emulated_gp")
     assert len(trials) == 8 and (told is None) == (algorithm == "gp_ei")
     assert told is None or re.search(said, told)
+
+
+NARROW = """
+'''A bowl whose lowest place is beyond a constraint, which its cheap model knows exactly.'''
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fieldcraft import Continuous, Output, Problem, SearchSpace
+
+
+@dataclass(frozen=True)
+class Hill(Problem):
+    @property
+    def space(self):
+        return SearchSpace((Continuous("a", 0.0, 1.0), Continuous("b", 0.0, 1.0)))
+
+    @property
+    def outputs(self):
+        return (Output("height", "m"), Output("narrow", "mm"))
+
+    def function(self, design):
+        return {"height": (design["a"] - 0.3) ** 2 + (design["b"] - 0.6) ** 2, "narrow": self.narrow(design)}
+
+    def emulate(self, designs):
+        return np.hstack([(designs["a"] - 0.35) ** 2 + (designs["b"] - 0.5) ** 2, self.narrow(designs)])
+
+    def narrow(self, design):
+        return 0.7 / 3 * (2.5 - design["a"] - 3 * design["b"])
+"""
+
+
+def test_the_first_design_keeps_to_a_constraint_and_the_outputs_alone_teach_under_it(tmp_path, monkeypatch):
+    plugins, hill = hilly(tmp_path, monkeypatch, NARROW)
+    file = tmp_path / "bar.yaml"
+    few = {"kind": "emulated", "start": {"n": 1}, "maximizer": SEARCH}
+    file.write_text(yaml.safe_dump({**BAR, **hill, "budget": {"trials": 4}, "algorithm": few}))
+    finish(file, tmp_path / "home", plugins)
+    first, *others = open_ledger(settings_from({}, tmp_path / "home").ledger).trials("bar")
+    assert -1e-4 < first.outputs["narrow"] <= 0
+    assert [trial.origin.kind for trial in others] == ["model"] * 3
+    assert min(trial.outputs["height"] for trial in others if trial.outputs["narrow"] <= 0) < first.outputs["height"]
+
+
+BENT = CHEAP.replace(
+    "    def emulate",
+    """    @property
+    def parametric(self):
+        from fieldcraft.physics.parametric.statement import Condition
+
+        return Condition("T", "s", "left", 300.0)
+
+    def emulate""",
+)
+
+
+def test_a_statement_that_cannot_be_is_one_error_of_check(tmp_path, monkeypatch, capsys):
+    _, hill = hilly(tmp_path, monkeypatch, BENT)
+    file = tmp_path / "bar.yaml"
+    file.write_text(yaml.safe_dump({**BAR, **hill, "algorithm": {"kind": "gp_ei"}}))
+    assert main(["check", str(file), "--home", str(tmp_path)]) == 2
+    err = capsys.readouterr().err
+    assert "Traceback" not in err and re.search(
+        r"problems/hill\.py, line \d+: Hill cannot state its equation and its fields: ValueError: The condition on 'T' "
+        r"is at the end 'left' of the axis 's': give 'low' or 'high'",
+        err,
+    )
 
 
 class Cold(Problem):
@@ -302,6 +374,24 @@ def test_a_functional_that_gives_another_shape_is_refused_with_it():
     (emulator,) = emulators_of(Flat(), Flat.space)
     with pytest.raises(ValueError, match=r"gave an array of the shape \(3,\) for 3 designs: it must be \(3, 1\)"):
         emulator.predict(np.array([[-1.0], [0.0], [1.0]]))
+
+
+class Wave(Cold):
+    """Outputs that are complex."""
+
+    def functional(self, fields, axes, designs):
+        return fields["u"][:, :1] + 1j
+
+
+def test_a_functional_that_gives_complex_values_is_refused():
+    (emulator,) = emulators_of(Wave(), Wave.space)
+    with pytest.raises(ValueError, match="The emulator of Wave gave complex values: give real ones"):
+        emulator.predict(np.zeros((1, 1)))
+
+
+def test_no_designs_have_no_predictions():
+    (emulator,) = emulators_of(Cold(), Cold.space)
+    assert emulator.predict(np.empty((0, 1))).shape == (0,)
 
 
 def test_an_output_that_no_spline_tells_is_read_from_the_coarse_cells():
