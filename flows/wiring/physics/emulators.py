@@ -48,8 +48,7 @@ class _Outputs:
         """All outputs at encoded designs X (n, d), shape (n, outputs)."""
         key = X.tobytes()
         if key not in self._last:
-            blocks = [self._some(X[first : first + _BLOCK]) for first in range(0, len(X), _BLOCK)]
-            found = np.vstack([np.empty((0, len(self.problem.outputs))), *blocks])
+            found = np.vstack([self._some(X[first : first + _BLOCK]) for first in range(0, len(X), _BLOCK)])
             self._last.clear()
             self._last[key] = found
         return self._last[key]

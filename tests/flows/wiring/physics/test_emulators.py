@@ -389,11 +389,6 @@ def test_a_functional_that_gives_complex_values_is_refused():
         emulator.predict(np.zeros((1, 1)))
 
 
-def test_no_designs_have_no_predictions():
-    (emulator,) = emulators_of(Cold(), Cold.space)
-    assert emulator.predict(np.empty((0, 1))).shape == (0,)
-
-
 def test_an_output_that_no_spline_tells_is_read_from_the_coarse_cells():
     problem = Cold()
     designs = {"at": np.linspace(0.2, 0.8, 25)[:, None]}
