@@ -27,7 +27,7 @@ _MISSING = ("missing", "missing_argument")
 _WORD = re.compile("'([^']*)'")
 _RUN = re.compile(rf"\S{{{QUOTED + 1},}}")  # a value that a message of a kind's own quotes
 _WHOLE = 2**63
-_SUCH_AS = {"algorithm.start": ", such as start: {n: 5}", "sense": ", such as sense: minimize"}
+_SUCH_AS = {"algorithm.start": ", such as start: {n: 5}"}
 STORED = "stored"
 """Context of the validation of what a ledger keeps."""
 _PASSES = 1_000_000  # trials: each pass reads them all

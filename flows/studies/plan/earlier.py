@@ -3,6 +3,7 @@
 Who has the results of a study and no longer its folder, or ran it on another machine, adds seeds, problems or
 algorithms without running again what is finished. A campaign is taken if its digest is the one of today, so that the
 file states the same problem, algorithm, seed and budget; the commit that it ran is told on the page, as of any other.
+Where a problem's optimum is not known, the best value of the earlier run counts among those of the study.
 ``study.json`` has the regret after each trial, but neither designs nor certificates nor violations after each trial:
 campaigns on problems with constraints, and those of algorithms whose designs were certified, are not taken.
 """
