@@ -33,7 +33,7 @@ def gradient_units(problem: Problem) -> dict[str, str]:
 
 
 def _one(unit: str) -> str:
-    return unit if unit.isalnum() else f"({unit})"
+    return f"({unit})" if any(mark in unit for mark in "/* .") else unit
 
 
 def gradient_of(problem: Problem, fields: "xr.Dataset") -> dict[str, float] | None:

@@ -93,9 +93,17 @@ def test_a_function_may_return_its_gradient_beside_its_outputs():
 
 def test_a_derivative_by_a_variable_in_a_compound_unit_has_that_in_brackets():
     class Stirred(Chips):
-        space = SearchSpace((Continuous("rate", 0.1, 1.0, "1/s"), Continuous("share", 0.0, 1.0)))
+        space = SearchSpace(
+            (
+                Continuous("rate", 0.1, 1.0, "1/s"),
+                Continuous("load", 0.1, 1.0, "N mm"),
+                Continuous("bath", 0.0, 9.0, "°C"),
+                Continuous("share", 0.0, 1.0),
+            )
+        )
 
-    assert gradient_units(Stirred()) == {"gradient.rate": "degC/(1/s)", "gradient.share": "degC"}
+    units = {"rate": "degC/(1/s)", "load": "degC/(N mm)", "bath": "degC/°C", "share": "degC"}
+    assert gradient_units(Stirred()) == {f"gradient.{name}": unit for name, unit in units.items()}
 
 
 @pytest.mark.parametrize(

@@ -287,7 +287,8 @@ def require_stated(problem: Problem) -> None:
         InputError: the code of a plug-in that states them raises an error.
     """
     with asked(type(problem), "state its equation and its fields"):
-        problem.parametric, problem.fields  # noqa: B018
+        for statement in ("parametric", "fields"):
+            getattr(problem, statement)
 
 
 def require_own_names(campaign: "Campaign") -> None:
