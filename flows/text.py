@@ -15,6 +15,7 @@ from fieldcraft.storage.text import printable as printable
 LONGEST = 2000  # characters of a comment or a reason
 HUGE = 1e100
 """Numbers beyond it, and those as close to 0, have squares that are no numbers any more."""
+FIGURES = 6  # significant figures in which values are told
 QUOTED = 80  # characters of a value that an error quotes
 
 

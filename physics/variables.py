@@ -22,6 +22,12 @@ Array = NDArray[np.float64]
 
 # Integers beyond this are not all float64 numbers.
 _LARGEST_INTEGER = 2**53
+# Significant figures in which values are told, and those of a float64 number.
+_FIGURES, _MOST_FIGURES = 6, 17
+# Share of a variable's range that the last of them may hide.
+_HIDDEN = 1e-4
+# Half of the last figure, with what rounding adds; and the share of a range in which two values are one.
+_ROUNDED, _CLOSE = 0.5 * (1 + 1e-6), 1e-9
 # Half-width of an interval, relative to its ends: some hundred float64 numbers lie in one of that width.
 _LEAST_SPAN = 1e-13
 
@@ -164,6 +170,21 @@ class Continuous:
         With ``log`` both are of the natural logarithm of the value.
         """
         return _scale(self)
+
+    @property
+    def figures(self) -> int:
+        """Significant figures in which a value is told: six, or more where these would hide 1e-4 of the range."""
+        least = _HIDDEN * (1 + 1e-6) * 2 * self.scale[1]
+        largest = 1.0 if self.log else max(abs(self.low), abs(self.high))
+        return min(_MOST_FIGURES, max(_FIGURES, math.floor(math.log10(largest)) + 1 - math.floor(math.log10(least))))
+
+    def told_alike(self, value: float, other: float) -> bool:
+        """True if another value is told as this one is, or lies nearer to it than the last figure of that tells."""
+        near = other - value
+        if self.periodic:
+            near = math.remainder(near, self.high - self.low)
+        last = 10.0 ** (math.floor(math.log10(abs(value))) + 1 - self.figures) if value else 0.0
+        return abs(near) <= max(_ROUNDED * last, 0.0 if self.log else _CLOSE * (self.high - self.low))
 
     @property
     def box(self) -> Array:

@@ -72,9 +72,9 @@ def hypervolumes(campaign: CampaignRecord, trials: Sequence[T]) -> tuple[list[in
 
 
 def hypervolume_label(campaign: CampaignRecord) -> str:
-    """``hypervolume of the front``, and that its reference is inferred where one is."""
+    """``hypervolume of the front``; where a reference is inferred, that it is."""
     inferred = any(goal.reference is None for goal in objective_of(campaign).goals)
-    return "hypervolume of the front" + (", reference inferred" if inferred else "")
+    return "hypervolume, reference inferred" if inferred else "hypervolume of the front"
 
 
 def grown(trials: Sequence[T], added: Sequence[float]) -> tuple[list[int], list[float]]:

@@ -27,6 +27,7 @@ from fieldcraft.flows.charts.series import (
 from fieldcraft.flows.text import one_line
 from fieldcraft.storage.records import CampaignRecord, Level
 
+_LONGEST_LABEL = 24  # characters of the name of an axis
 _SHADES = 16  # colours of the lines of parallel coordinates
 _PROPOSED = "this proposal"
 _Heights = list[float]
@@ -244,7 +245,8 @@ def parallel(campaign: CampaignRecord, trials: Sequence[Some], proposal: Mapping
         "xaxis": axis(
             "",
             tickvals=list(places),
-            ticktext=[literal(label) for label in labels],
+            ticktext=[literal(_short(label)) for label in labels],
+            ticklabeloverflow="allow",
             range=[-0.15, len(scales) - 0.55],
             showgrid=False,
         ),
@@ -290,6 +292,11 @@ def _ticks(place: int, ticks: Sequence[tuple[float, str]]) -> list[dict[str, Any
 def _without(scale: tuple[_Heights, _Marks], gone: Sequence[bool]) -> tuple[_Heights, _Marks]:
     """Heights with gaps where a variable does not exist, and the ticks."""
     return [math.nan if none else height for height, none in zip(scale[0], gone, strict=True)], scale[1]
+
+
+def _short(label: str) -> str:
+    """A label that leaves room for others; the table below has it whole."""
+    return label if len(label) <= _LONGEST_LABEL else f"{label[: _LONGEST_LABEL - 1]}…"
 
 
 def _scale(values: Sequence[Any], log: bool = False, order: Sequence[str] | None = None) -> tuple[_Heights, _Marks]:

@@ -14,7 +14,7 @@ from fieldcraft.flows.analysis.existing import existing
 from fieldcraft.flows.desk.entering import LIVE, Visit
 from fieldcraft.flows.identity import RIGHTS
 from fieldcraft.flows.text import ago, clock, counted
-from fieldcraft.flows.views.data import design_text, outputs_text, quantity, quantity_pm
+from fieldcraft.flows.views.data import design_text, outputs_text, quantity, quantity_pm, setting
 from fieldcraft.storage.text import printable
 
 HERE = Path(__file__).parent
@@ -48,6 +48,7 @@ def _environment() -> Environment:
         "design_text": design_text,
         "outputs_text": outputs_text,
         "quantity": quantity,
+        "setting": setting,
         "existing": existing,
         "pm": pm,
     }

@@ -20,6 +20,7 @@ from fieldcraft.physics.parametric.readings import NOISE, PLACE
 if TYPE_CHECKING:
     import xarray as xr
 
+_STRANGE = "did not find a match in any of xarray"  # how xarray begins for a file of another kind
 _DEFLATE = 1032  # the most bytes that one of it may become, as zlib's authors state
 _ZSTD = 2**15  # likewise: a block of 4 bytes stands for 128 KiB at most (RFC 8878, 3.1.1.2); of _KNOWN the most
 _KNOWN = frozenset({"blosc", "gzip", "lz4", "zlib", "zstd"})
@@ -81,7 +82,7 @@ def read_field(file: Path) -> "xr.Dataset":
     except InputError:
         raise
     except Exception as error:  # the outermost edge of a damaged file: libraries raise what they stumble over
-        reason = " ".join(str(error).split())[:300]
+        reason = "it has no format of fields" if _STRANGE in str(error) else " ".join(str(error).split())[:300]
         raise InputError(
             f"{file}: cannot be read as a field ({reason}). Give a netCDF file or a zarr folder."
         ) from None

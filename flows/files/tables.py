@@ -27,7 +27,6 @@ OWN_COLUMNS = ("key", "trial", "cost", "seconds", "field", "notes")  # beside va
 _TITLE = re.compile(r"\s*(?P<name>.*?(?:(?<=\S)\[\d+\])?)\s*(?:\[(?P<unit>[^\[\]]*)\]\s*)?")
 _FORMULA = re.compile(r"'*(\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])")  # the signs of full width too
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-_CLOSE = 1e-9  # spreadsheets keep 15 digits: a design read back to within this is the one that was asked for
 
 
 @dataclass(frozen=True)
@@ -256,12 +255,9 @@ def level(variable: Variable, text: str, what: str) -> float | int | str:
 
 
 def differs(variable: Variable, asked: object, given: object) -> bool:
-    """True if a variable's value differs from the requested one by more than spreadsheet rounding (a relative 1e-9)."""
+    """True if a variable's value is another than the requested one, which people and spreadsheets tell rounded."""
     if isinstance(variable, Continuous):
-        one, other, span = float(str(asked)), float(str(given)), variable.high - variable.low
-        if variable.periodic:
-            return abs(math.remainder(one - other, span)) > _CLOSE * span
-        return not math.isclose(one, other, rel_tol=_CLOSE, abs_tol=0.0 if variable.log else _CLOSE * span)
+        return not variable.told_alike(float(str(asked)), float(str(given)))
     return asked != given
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 from fieldcraft.flows.analysis.best import best_of
 from fieldcraft.flows.analysis.front import on_front
 from fieldcraft.flows.errors import FieldcraftError, InputError
-from fieldcraft.flows.files.tables import Measurement
+from fieldcraft.flows.files.tables import Measurement, number
 from fieldcraft.flows.identity import acting
 from fieldcraft.flows.machinery.progress import listening
 from fieldcraft.flows.notebook.card import card, parts
@@ -183,11 +183,11 @@ class OpenCampaign(DecidedCampaign):
 
     def _named(self, site: Site, results: Results) -> dict[str, float]:
         if isinstance(results, Mapping):
-            return {name: float(value) for name, value in results.items()}
+            return {name: _number(name, value) for name, value in results.items()}
         names = [output.name for output in site.campaign.problem.measured]
         if len(names) > 1:
             raise InputError(f"tell: one number for the outputs {', '.join(names)}: give each by its name.")
-        return {names[0]: float(results)}
+        return {names[0]: _number(names[0], results)}
 
     def run(self, simulate: Callable[[dict[str, Any]], Any] | None = None, *, trials: int | None = None) -> None:
         """Go on with the campaign, to its end or for a number of results; shown in Prefect as ``fieldcraft run`` is.
@@ -349,3 +349,19 @@ def _file(field: "xr.Dataset", folder: Path) -> Path:
     except (ValueError, TypeError) as error:
         raise FieldcraftError(f"field: the dataset cannot be written ({error}). Give numbers and texts.") from None
     return file
+
+
+def _number(name: str, value: Any) -> float:
+    """A result that was told: a number, its text, or an array of one.
+
+    Raises:
+        InputError: it is something else, or not finite.
+    """
+    import numpy as np
+
+    if isinstance(value, str):
+        return number(value, f"tell: {name}")
+    found = np.asarray(value)
+    if found.size != 1 or found.dtype.kind not in "iuf":
+        raise InputError(f"tell: {name} is {value!r}: give one number. Nothing was recorded.")
+    return number(repr(float(found.item())), f"tell: {name}")

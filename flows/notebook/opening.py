@@ -1,6 +1,7 @@
 """``fieldcraft.campaign``: begin a campaign from Python, or go on with it."""
 
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +103,13 @@ def _variable(name: str, stated: Any) -> dict[str, Any]:
     parts = [] if isinstance(stated, str) or not isinstance(stated, Sequence) else list(stated)
     if parts and all(isinstance(part, str) for part in parts):
         return {"choices": parts}
-    if len(parts) not in (2, 3):
-        raise InputError(f"space: {name} is {stated!r}: give (low, high), (low, high, unit), or a list of words.")
+    bounds, unit = parts[:2], parts[2:]
+    numbers = all(isinstance(each, Real) and not isinstance(each, bool) for each in bounds)
+    if len(parts) not in (2, 3) or not numbers or not all(isinstance(each, str) for each in unit):
+        raise InputError(
+            f"space: {name} is {stated!r}: give (low, high), (low, high, unit), or a list of words. Levels that are "
+            "numbers are written as words, such as ['1', '2', '3']."
+        )
     return dict(zip(("low", "high", "unit"), parts, strict=False))
 
 

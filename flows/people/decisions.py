@@ -240,8 +240,8 @@ def _require_whole_batches(
         if others:
             raise InputError(
                 f"Campaign {spec.name!r} decides by batch and {', '.join(others)} of iteration {iteration} would be "
-                f"left over: decide on all with --batch {spec.name}:{iteration}, or edit the trial in doubt first. "
-                "Nothing was changed."
+                f"left over: decide on all of it together, or edit the trial in doubt first. At the desk choose all of "
+                f"its cards, in a terminal give --batch {spec.name}:{iteration}. Nothing was changed."
             )
 
 

@@ -39,7 +39,7 @@ class Corrected:
     proposals: tuple[str, ...] = ()
 
 
-def correct(site: Site, checked: CheckedMeasurement, by: str, reason: str) -> Corrected:
+def correct(site: Site, checked: CheckedMeasurement, by: str, reason: str, seen: int | None = None) -> Corrected:
     """Replace the result of a completed trial, or the parts of one; values that the measurement does not give stay.
 
     Args:
@@ -47,9 +47,10 @@ def correct(site: Site, checked: CheckedMeasurement, by: str, reason: str) -> Co
         checked: The checked measurement, from ``flows.results.record.check_correction``.
         by: Person who corrects.
         reason: Reason of the correction.
+        seen: Number of the trial's last result when the person looked; None for whatever there is.
 
     Raises:
-        InputError: the trial has no result yet, outputs would be missing, an output of parts is not known yet, or the
+        InputError: the trial has no result yet or another one than was seen, outputs would be missing, an output of parts is not known yet, or the
             reason cannot be kept.
         storage.ledger.ForbiddenMove: nothing would change.
     """
@@ -60,6 +61,7 @@ def correct(site: Site, checked: CheckedMeasurement, by: str, reason: str) -> Co
     def write() -> Corrected:
         trial = site.ledger.trial(measurement.trial)
         results = site.ledger.results(trial.id)  # after the trial, whose version a part changes
+        _require_seen(trial, results, seen)
         if parts := _parts(trial, results):
             return _part(site, ready, trial, parts, by, reason)
         old = _counting(trial, results)
@@ -140,8 +142,7 @@ def retract(site: Site, trial_id: str, by: str, reason: str, seen: int | None = 
     def write() -> Corrected:
         trial = site.ledger.trial(trial_id)
         results = site.ledger.results(trial_id)
-        if seen is not None and results and (last := results[-1]).id != seen:
-            raise InputError(f"{trial.id} has result {last.id} by {one_line(last.by)} since you looked. Look again.")
+        _require_seen(trial, results, seen)
         if parts := _parts(trial, results):
             said = {"reason": reason, "parts": [part.id for part in parts]}
             done, new = site.ledger.record(
@@ -153,6 +154,12 @@ def retract(site: Site, trial_id: str, by: str, reason: str, seen: int | None = 
         return _told(site.ledger, done, old, new)
 
     return persistently(write)
+
+
+def _require_seen(trial: Trial, results: Sequence[Result], seen: int | None) -> None:
+    """Accept a change by a person who saw this result last, or who did not say."""
+    if seen is not None and results and (last := results[-1]).id != seen:
+        raise InputError(f"{trial.id} has result {last.id} by {one_line(last.by)} since you looked. Look again.")
 
 
 def _counting(trial: Trial, results: Sequence[Result]) -> Result:

@@ -34,7 +34,8 @@ from fieldcraft.flows.machinery.progress import tell
 from fieldcraft.flows.machinery.webhooks import NotDelivered
 from fieldcraft.flows.results.record import CheckedMeasurement, NotYet, Recorded, check, kept, known_trial, record
 from fieldcraft.flows.spec.base import faults_of, no_truth
-from fieldcraft.flows.text import HUGE, counted, one_line
+from fieldcraft.flows.spec.registry import suggestion
+from fieldcraft.flows.text import HUGE, counted, one_line, quoted
 from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.flows.wiring.context import ACTOR, Site
 from fieldcraft.flows.wiring.fit.derived import require_measured_columns
@@ -226,6 +227,8 @@ def _from_json(campaign: Campaign, item: Mapping[str, Any], file: Path, n: int, 
     place = f"{file}: result {n}"
     handed = _validated(_Handed, item, place)
     units = {**campaign.problem.space.units, **{output.name: output.unit for output in campaign.problem.measured}}
+    if stray := next((name for name in handed.units if name not in units), None):
+        raise InputError(f"{place}: units names {quoted(stray)}, no variable and no output.{suggestion(stray, units)}")
     Table(file, handed.units, ()).require_units(units)
     variables = {v.name: v for v in campaign.problem.space.variables}
     trial, key = _named(handed.trial, handed.key, place)

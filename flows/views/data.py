@@ -3,6 +3,7 @@
 Reads records alone: no torch, no solver.
 """
 
+import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
@@ -22,7 +23,7 @@ from fieldcraft.flows.products import Collocated, Trained
 from fieldcraft.flows.rules.final_model import given_up
 from fieldcraft.flows.rules.retries import retries
 from fieldcraft.flows.spec.campaign_file import Approval, Dispatch
-from fieldcraft.flows.text import clock, counted, level_text, one_line
+from fieldcraft.flows.text import FIGURES, clock, counted, level_text, one_line
 from fieldcraft.flows.views.all_failed import fruitless, mending
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import (
@@ -37,6 +38,9 @@ from fieldcraft.storage.records import (
     TrialSummary,
 )
 
+# Significant figures of a float64 number.
+_MOST_FIGURES = 17
+
 
 def corrections(trials: Sequence[Trial | TrialSummary], replaced: Collection[str]) -> dict[str, str]:
     """``corrected`` or ``retracted`` by trial, for the trials whose first accepted result no longer counts.
@@ -48,9 +52,9 @@ def corrections(trials: Sequence[Trial | TrialSummary], replaced: Collection[str
     return {t.id: "retracted" if t.outputs is None else "corrected" for t in trials if t.id in replaced}
 
 
-def quantity(value: float | int | str, unit: str) -> str:
-    """A value with its unit, to six significant figures; an image by its size."""
-    text = f"{value:.6g}" if isinstance(value, float) else level_text(str(value))
+def quantity(value: float | int | str, unit: str, figures: int = FIGURES) -> str:
+    """A value with its unit, to so many significant figures; an image by its size."""
+    text = f"{value:.{figures}g}" if isinstance(value, float) else level_text(str(value))
     return f"{text} {one_line(unit)}" if unit else text
 
 
@@ -58,7 +62,20 @@ def quantity_pm(value: float, sd: float, unit: str) -> str:
     """A value with its standard deviation and unit, ``50.2 +- 0.8 MPa``; without the deviation where it is 0."""
     if sd == 0:
         return quantity(value, unit)
-    return f"{value:.6g} +- {quantity(float(f'{sd:.3g}'), unit)}"
+    return f"{value:.{figures_beside(value, sd)}g} +- {quantity(float(f'{sd:.3g}'), unit)}"
+
+
+def figures_beside(value: float, sd: float) -> int:
+    """Significant figures of a value that show what its standard deviation leaves: two of that, and six at least."""
+    if not (value and math.isfinite(value) and math.isfinite(sd)):
+        return FIGURES
+    return min(_MOST_FIGURES, max(FIGURES, math.floor(math.log10(abs(value))) - math.floor(math.log10(sd)) + 2))
+
+
+def setting(campaign: CampaignRecord, name: str, value: float | int | str, *, unit: bool = True) -> str:
+    """A variable's value with its unit, to the figures that its range asks for (``Continuous.figures``)."""
+    figures = campaign.environment.get("figures", {}).get(name, FIGURES)
+    return quantity(value, campaign.environment["units"].get(name, "") if unit else "", figures)
 
 
 def predicted_text(found: Mapping[str, Any], *, named: bool = True) -> str:
@@ -90,11 +107,11 @@ def design_text(
         design: The whole design.
         unlike: Another design, where only what differs from it is told.
     """
-    units, told = campaign.environment["units"], existing(campaign, design)
+    told = existing(campaign, design)
     if unlike is not None:
         other = existing(campaign, unlike)
         told = {name: value for name, value in told.items() if value != other.get(name)}
-    return ", ".join(f"{name} {quantity(value, units.get(name, ''))}" for name, value in told.items())
+    return ", ".join(f"{name} {setting(campaign, name, value)}" for name, value in told.items())
 
 
 def outputs_text(

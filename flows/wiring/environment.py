@@ -10,8 +10,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from fieldcraft.flows.text import FIGURES
 from fieldcraft.physics.problem import Problem
-from fieldcraft.physics.space import Categorical, SearchSpace
+from fieldcraft.physics.space import Categorical, Continuous, SearchSpace
 
 _DEPTHS = ("*.py", "*/*.py", "*/*/*.py")  # of kinds, and of helpers beside them
 _PACKAGES = (
@@ -57,10 +58,11 @@ def environment_of(problem: Problem, plugins: Sequence[Path]) -> dict[str, Any]:
 
 
 def _of_variables(space: SearchSpace) -> dict[str, Any]:
-    """Logarithmic scales, orders of levels, and conditions of a space, which views need beside units."""
+    """Scales, orders of levels, figures beyond six and conditions of a space, which views need beside units."""
     orders = {v.name: list(v.levels) for v in space.variables if isinstance(v, Categorical) and v.ordered}
     conditions = {each.name: {each.of: list(each.levels)} for each in space.only_if}
-    told = {"log": list(space.logarithmic), "orders": orders, "only_if": conditions}
+    figures = {v.name: v.figures for v in space.variables if isinstance(v, Continuous) and v.figures > FIGURES}
+    told = {"log": list(space.logarithmic), "orders": orders, "only_if": conditions, "figures": figures}
     return {key: value for key, value in told.items() if value}
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from fastapi import APIRouter, Request
 from starlette.datastructures import FormData, UploadFile
@@ -158,7 +159,7 @@ def replace(request: Request, visit: Visitor, form: Form, name: str) -> Response
         site, measurement = entered(board.settings, *words, _one(files), text(form, "note"))
         _of(site.ledger.trial(measurement.trial), name)
         checked = check_correction(site, measurement)
-        done = correct(site, checked, by, reason)
+        done = correct(site, checked, by, reason, _seen(form))
     _tell(visit, [corrected_text(done, outputs_text(site.campaign, done.outputs or {}))], checked.warnings)
     return RedirectResponse(f"/laboratory/{name}", 303)
 
@@ -172,8 +173,7 @@ def take_back(request: Request, visit: Visitor, form: Form, name: str) -> Respon
         raise InputError("A retraction without a reason teaches nobody: give one. Nothing was changed.")
     site = site_for(board.settings, name)
     trial = _of(site.ledger.trial(text(form, "trial")), name)
-    seen = text(form, "seen")
-    done = retract(site, trial.id, by, reason, int(seen) if seen.isdecimal() else None)
+    done = retract(site, trial.id, by, reason, _seen(form))
     _tell(visit, [corrected_text(done, "")])
     return RedirectResponse(f"/laboratory/{name}", 303)
 
@@ -197,12 +197,21 @@ def upload(request: Request, visit: Visitor, form: Form, name: str) -> Response:
 
 
 def _named(form: FormData, prefix: str) -> dict[str, str]:
-    """Fields of the form that were filled in, by the rest of their names."""
+    """Fields of the form that were filled in, by the rest of their names, which the page has encoded as in an address.
+
+    Browsers change a quotation mark in the name of a field that is sent beside files.
+    """
     return {
-        key.removeprefix(prefix): str(value).strip()
+        unquote(key.removeprefix(prefix)): str(value).strip()
         for key, value in form.items()
         if key.startswith(prefix) and isinstance(value, str) and value.strip()
     }
+
+
+def _seen(form: FormData) -> int | None:
+    """Number of the last result when the page was made; None where there was none."""
+    given = text(form, "seen")
+    return int(given) if given.isdecimal() else None
 
 
 def _amount(form: FormData, name: str) -> float | None:

@@ -42,7 +42,7 @@ def of_campaign(request: Request, visit: Visitor, name: str) -> Response:
 
 def _shown(request: Request, visit: Visit, board: Board, standings: Sequence[Standing]) -> Response:
     queues = [_queue(board, standing) for standing in standings]
-    waiting = sum(len(queue["cards"]) for queue in queues)
+    waiting = sum(len(queue["waiting"]) for queue in queues)
     return page(request, "queue.html", visit, {"queues": queues, "count": waiting, "reasons": REASONS})
 
 

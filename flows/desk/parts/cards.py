@@ -12,9 +12,9 @@ from fieldcraft.flows.analysis.existing import absent
 from fieldcraft.flows.desk.board import Standing
 from fieldcraft.flows.spec.campaign_file import CampaignSpec, stored
 from fieldcraft.flows.text import clock, counted
-from fieldcraft.flows.views.data import outputs_text, quantity, ranked
+from fieldcraft.flows.views.data import outputs_text, quantity, ranked, setting
 from fieldcraft.physics.space import Categorical, Continuous, Integer, SearchSpace, Variable
-from fieldcraft.storage.records import Level, Trial, TrialSummary
+from fieldcraft.storage.records import CampaignRecord, Level, Trial, TrialSummary
 
 _SEEN = 100  # earlier trials that a strip shows, the latest
 _NEAREST = 3
@@ -80,13 +80,13 @@ def cards_of(
             "choice": f"{entry['trial']}@{entry['revision']}-{entry['digest']}",
             "strips": [
                 replace(
-                    _strip(entry, name, space, seen, best),
+                    _strip(standing.campaign, entry, name, space, seen, best),
                     exists=name not in absent(standing.campaign, entry["design"]),
                 )
                 for name in entry["design"]
             ],
             "nearest": nearest(standing, space, entry["design"], seen),
-            "why": _edited(entry) if entry["edited"] else reasons(trials[entry["trial"]]),
+            "why": _edited(standing.campaign, entry) if entry["edited"] else reasons(trials[entry["trial"]]),
             "asked": trials[entry["trial"]].created,
             "cost_text": quantity(float(entry["cost"]), spec.budget.unit),
             "left": _left(standing, spec, trials[entry["trial"]]),
@@ -98,6 +98,7 @@ def cards_of(
 
 
 def _strip(
+    campaign: CampaignRecord,
     entry: Mapping[str, Any],
     name: str,
     space: SearchSpace | None,
@@ -106,13 +107,13 @@ def _strip(
 ) -> Strip:
     value, unit = entry["design"][name], entry["units"][name]
     variable = next((v for v in space.variables if v.name == name), None) if space else None
-    text = quantity(value, unit)
+    text = setting(campaign, name, value)
     if not isinstance(variable, Continuous | Integer | Categorical):
         return Strip(name, text, value, unit)
     if isinstance(variable, Categorical):
         levels, ends = variable.levels, (variable.levels[0], variable.levels[-1])
     else:
-        levels, ends = (), (quantity(variable.low, ""), quantity(variable.high, ""))
+        levels, ends = (), tuple(setting(campaign, name, each, unit=False) for each in (variable.low, variable.high))
     places = (_place(variable, trial.actual.get(name)) for trial in seen[-_SEEN:])
     return Strip(
         name,
@@ -175,11 +176,11 @@ def _coordinates(space: SearchSpace, designs: Sequence[Mapping[str, Level]]) -> 
     return np.array(shares, dtype=float).reshape(len(designs), len(space.variables))
 
 
-def _edited(entry: Mapping[str, Any]) -> list[str]:
+def _edited(campaign: CampaignRecord, entry: Mapping[str, Any]) -> list[str]:
     """Reason of a design that a person made of a proposal: who, what and why."""
-    edited, units = entry["edited"], entry["units"]
+    edited = entry["edited"]
     changed = ", ".join(
-        f"{name} from {quantity(edited['was'][name], units[name])} to {quantity(value, units[name])}"
+        f"{name} from {setting(campaign, name, edited['was'][name])} to {setting(campaign, name, value)}"
         for name, value in entry["design"].items()
         if name in edited["was"] and edited["was"][name] != value
     )

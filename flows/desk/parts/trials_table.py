@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from fieldcraft.flows.analysis.levels import level_name, levels_of
+from fieldcraft.flows.text import FIGURES
 from fieldcraft.flows.views.data import quantity
 from fieldcraft.storage.records import CampaignRecord, TrialState, TrialSummary
 
@@ -21,12 +22,14 @@ class Column:
         title: Its heading, with the unit.
         value: Value of a trial, by which the column sorts; None where it has none.
         number: True if its values are numbers.
+        figures: Significant figures in which they are told.
     """
 
     key: str
     title: str
     value: Callable[[TrialSummary], Any]
     number: bool = True
+    figures: int = FIGURES
 
 
 @dataclass(frozen=True)
@@ -61,12 +64,18 @@ Known = Mapping[str, Mapping[str, float]]
 def columns_of(campaign: CampaignRecord, trials: Sequence[TrialSummary], known: Known) -> list[Column]:
     """Columns of the trials: what they are, each variable, each output, and what they cost."""
     units, names = campaign.environment["units"], list(trials[0].design) if trials else []
-    outputs = campaign.environment["outputs"]
+    outputs, figures = campaign.environment["outputs"], campaign.environment.get("figures", {})
     return [
         Column("trial", "trial", lambda trial: trial.number, number=False),
         Column("state", "state", lambda trial: str(trial.state), number=False),
         *(
-            Column(f"x.{name}", _titled(name, units.get(name, "")), _variable(name), number=_numeric(trials, name))
+            Column(
+                f"x.{name}",
+                _titled(name, units.get(name, "")),
+                _variable(name),
+                _numeric(trials, name),
+                figures.get(name, FIGURES),
+            )
             for name in names
         ),
         *(
@@ -148,5 +157,5 @@ def _key(column: Column) -> Callable[[TrialSummary], tuple[bool, Any]]:
 
 def _cell(column: Column, trial: TrialSummary) -> Mapping[str, Any]:
     value = column.value(trial)
-    text = trial.id if column.key == "trial" else "" if value is None else quantity(value, "")
+    text = trial.id if column.key == "trial" else "" if value is None else quantity(value, "", column.figures)
     return {"text": text, "number": column.number, "key": column.key}

@@ -21,7 +21,8 @@ function settle(card, text, move) {
   const all = cards(), place = all.indexOf(card);
   if (move) (all[place + 1] || all[place - 1] || main).focus();
   card.remove();
-  document.getElementById("count").textContent = cards().length;
+  const count = document.getElementById("count");
+  count.textContent = Math.max(0, Number(count.textContent) - 1);
   say(text);
   chosen();
 }
@@ -65,6 +66,7 @@ function chosen() {
     const count = boxes.filter((each) => each.checked).length;
     form.querySelector(".chosen").textContent = count;
     form.classList.toggle("some", count > 0);
+    form.hidden = boxes.length < 2;
   }
 }
 
@@ -90,7 +92,7 @@ document.addEventListener("renewed", ({ detail: fresh }) => {
     if (document.querySelector(`[data-choice="${CSS.escape(card.dataset.choice)}"]`)) continue;
     document.querySelector(`#${CSS.escape(`queue-${card.dataset.campaign}`)} .deck`)?.append(card);
   }
-  document.getElementById("count").textContent = cards().length;
+  document.getElementById("count").textContent = fresh.querySelector("#count").textContent;
 });
 
 const KEYS = {

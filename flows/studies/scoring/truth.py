@@ -14,7 +14,7 @@ from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import Trial
 
 # Of an environment: the specification says the same.
-_OF_PROBLEM = ("outputs", "units", "log", "orders", "only_if", "by_people", "resolved")
+_OF_PROBLEM = ("outputs", "units", "log", "orders", "only_if", "figures", "by_people", "resolved")
 
 
 def measured(campaign: Campaign, ledger: Ledger) -> dict[str, Any]:

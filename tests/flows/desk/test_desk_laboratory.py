@@ -144,6 +144,63 @@ def test_who_withdraws_a_part_does_not_retract_what_somebody_recorded_meanwhile(
     assert site.ledger.trial("oven-0001").outputs is None
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_who_corrects_does_not_overwrite_what_somebody_corrected_meanwhile(oven, browsers, whole):
+    site = oven("desk")
+    ana = browsers(site.settings, "ana")
+    values = WHOLE if whole else {"y.strength": "50.5"}
+    assert ana.post(f"{UPLOAD}/record", {"trial": "oven-0001", **values}, files={}).status == 303
+    form = ana.get("/laboratory/oven/result/oven-0001").text.partition(f'action="{UPLOAD}/correct"')[2]
+    seen = re.search(r'name="seen" value="(\d+)"', form).group(1)
+    order = {"trial": "oven-0001", "reason": "misread", "seen": seen}
+    assert ana.post(f"{UPLOAD}/correct", {**order, "y.strength": "30"}, files={}).status == 303
+    refused = ana.post(f"{UPLOAD}/correct", {**order, "y.strength": "13"}, files={})
+    assert refused.status == 422 and "oven-0001 has result 2 by ana since you looked" in refused.said
+    assert site.ledger.results("oven-0001")[-1].outputs["strength"] == 30.0
+
+
+NARROW = """\
+name: laser
+seed: 1
+sense: maximize
+problem:
+  kind: declared
+  variables: [{name: 'wave "length"', low: 1550.0, high: 1550.01, unit: nm}, {name: power, low: 1, high: 5, unit: mW}]
+  results: [{name: 'signal in 6" pipe', unit: uV}]
+algorithm:
+  start: {n: 4}
+  surrogate: {kind: exact_gp}
+  acquisition: {kind: log_ei}
+  maximizer: {kind: multistart}
+approval: auto
+dispatcher: {kind: lab}
+budget: {trials: 12}
+"""
+
+
+def test_settings_of_a_narrow_range_are_shown_apart_and_are_as_asked_when_typed_as_shown(
+    tmp_path, browsers, monkeypatch
+):
+    bench(tmp_path / "home", NARROW, monkeypatch).make_pass()
+    monkeypatch.setenv("FIELDCRAFT_PEOPLE", str(people(tmp_path / "people.yaml")))
+    site = bench(tmp_path / "home", NARROW, monkeypatch)
+    ana, trials = browsers(site.settings, "ana"), site.ledger.trials("laser")
+    waves = [trial.design['wave "length"'] for trial in trials]
+    for page in ("/laboratory/laser/orders", "/laboratory/laser"):
+        shown = re.findall(r"1550\.\d{6} nm", ana.get(page).said)
+        assert {float(text.split()[0]) for text in shown} == {round(wave, 6) for wave in waves}, page
+    form = ana.get("/laboratory/laser/result/laser-0001").text
+    name, shown = re.search(r'<input name="(x\.[^"]+)" placeholder="(1550[^"]+)"', form).groups()
+    value = re.search(r'<input name="(y\.[^"]+)"', form).group(1)
+    answer = ana.post("/laboratory/upload/laser/record", {"trial": "laser-0001", name: shown, value: "5"}, files={})
+    assert answer.status == 303, answer.said
+    assert site.ledger.trial("laser-0001").outputs == {'signal in 6" pipe': 5.0}
+    assert site.ledger.trial("laser-0001").ran is None
+    monkeypatch.setenv("FIELDCRAFT_TOKEN", TOKENS["ana"])
+    code, out, _ = site.run("show", "laser-0001")
+    assert code == 0 and f"{waves[0]:.10g} nm" in out
+
+
 COMPUTED = """\
 name: oven
 seed: 5

@@ -234,6 +234,35 @@ def test_told_again_is_a_correction_and_the_same_again_is_none(rod, tmp_path):
     assert [result.outputs["spread"] for result in results] == [3.2, 2.9]
 
 
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ("1_5", "without the underscore"),
+        ("2,5", "no number"),
+        (True, "give one number"),
+        (np.bool_(True), "give one number"),
+        (float("nan"), "finite"),
+        (np.array([0.5, 0.6]), "give one number"),
+        ({"spread": "1_5"}, "spread is '1_5'"),
+        ({"spread": False}, "spread is False"),
+    ],
+)
+def test_a_slip_is_no_result(rod, told, said):
+    campaign = rod()
+    (trial,) = campaign.ask().index
+    with pytest.raises(InputError, match=said):
+        campaign.tell(trial, told)
+    assert campaign.trials.spread.isna().all()
+
+
+@pytest.mark.parametrize("told", [2, 2.0, "2.0", np.float32(2.0), np.array([2.0]), np.array(2), {"spread": "2"}])
+def test_a_number_may_be_told_as_a_text_or_an_array_of_one(rod, told):
+    campaign = rod()
+    (trial,) = campaign.ask().index
+    campaign.tell(trial, told)
+    assert campaign.trials.spread.tolist() == [2.0]
+
+
 def test_failures_are_told_with_their_reason_and_infeasible_designs_teach(rod, tmp_path):
     campaign = rod()
     first, second = campaign.ask(2).index
@@ -435,6 +464,8 @@ def test_the_card_has_the_state_and_the_trace_and_no_markup_of_a_name(tmp_path):
         ({"maximize": "spread"}, "name at least one, and each once"),
         ({"space": {"x": (1.0, 0.0)}}, "the lower must be below the upper"),
         ({"space": {"x": 3}}, r"x is 3: give \(low, high\)"),
+        ({"space": {"x": [1, 2, 3]}}, r"x is \[1, 2, 3\]: .* Levels that are numbers are written as words"),
+        ({"space": {"x": [True, False]}}, r"x is \[True, False\]: give"),
         ({"budgt": 3}, "unknown key 'budgt'. Did you mean 'budget'"),
         ({"problem": {"kind": "branin"}, "space": None}, "the results are spread, and the problem's value"),
     ],
