@@ -290,9 +290,16 @@ class Problem(ABC):
         except KeyError as error:
             raise missing_field(error.args[0], stated, fields) from None
         if found is None:
+            own = type(self).functional is not Problem.functional
+            lacking = "a `functional` that returned None, where it" if own else "no `functional` that"
             raise ValueError(
-                f"The simulation gave none of {', '.join(names)}, and {type(self).__name__} has no `functional` that "
-                "reads them from the fields: give it one, or override evaluate()."
+                f"The simulation gave none of {', '.join(names)}, and {type(self).__name__} has {lacking} reads them "
+                "from the fields: give it one, or override evaluate()."
+            )
+        if np.shape(found) != (1, len(names)):
+            raise ValueError(
+                f"The functional gave an array of the shape {np.shape(found)}: it must be (1, {len(names)}), a row for "
+                "each design and a column for each output."
             )
         return dict(zip(names, (float(value) for value in found[0]), strict=True))
 

@@ -131,7 +131,7 @@ def edit(
     (before,) = _seen(ledger, [choice], states)
     campaign = rewire(ledger.campaign(before.campaign).spec, settings, algorithm=False)
     design = edited_design(campaign.space, before, values)
-    cost = campaign.problem.cost(design) * campaign.share(before.level)
+    cost = campaign.cost(design, before.level)
     person.require_cost({before.id: cost})
     with one_winner(ledger, [before]):
         after = ledger.edit(before.id, before.expect, design, cost, person.name, reason)

@@ -171,7 +171,7 @@ def _asked(site: Site, trial: Trial, design: Mapping[str, Level], model: LatestM
     return Foreseen(
         trial=trial.id,
         design=dict(design),
-        cost=float(site.campaign.problem.cost(design)) * site.campaign.share(trial.level),
+        cost=site.campaign.cost(design, trial.level),
         unit=site.campaign.spec.budget.unit,
         outputs=tuple(outputs),
         feasible=None if chance is None else float(chance[0]),

@@ -178,7 +178,9 @@ def trials_section(material: Material) -> Markup | None:
     elif "annotations" not in kind.layout:
         caption = f"One mark for {drawn}."
     elif material.front:
-        caption = f"One line for {drawn}, through its design and its results; those on the front are orange and thicker, on top."
+        caption = (
+            f"One line for {drawn}, through its design and its results; the front's are orange and thicker, on top."
+        )
     if "annotations" in kind.layout and material.objective.constraints:
         caption += " Dotted lines break a constraint."
     return section("Where the trials lie", chart(kind, caption), _fields(material))

@@ -50,8 +50,8 @@ def correct(site: Site, checked: CheckedMeasurement, by: str, reason: str, seen:
         seen: Number of the trial's last result when the person looked; None for whatever there is.
 
     Raises:
-        InputError: the trial has no result yet or another one than was seen, outputs would be missing, an output of parts is not known yet, or the
-            reason cannot be kept.
+        InputError: the trial has no result yet or another one than was seen, outputs would be missing, an output of
+            parts is not known yet, or the reason cannot be kept.
         storage.ledger.ForbiddenMove: nothing would change.
     """
     remark(reason, "reason")

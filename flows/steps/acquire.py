@@ -105,11 +105,11 @@ def _chosen(site: Site, iteration: int, q: int) -> tuple[np.ndarray, list[Origin
         before = sum(trial.iteration < iteration and not trial.imported for trial in trials)
         found = campaign.algorithm.propose(posterior, known, pending, campaign.space, q, rng, lower, before)
         foreseen = _predictions(campaign.objective.outputs, posterior, found.X)
-        regret = _regret(posterior, campaign.space)
+        regret, unproven = _regret(posterior, campaign.space)
         fields = foreseen_fields(site, posterior, campaign.space.decode(found.X))
     base = _origin(site, iteration, "model", trials, Trained.of(product).data_digest, product)
     told = {name: text for name, text in Trained.of(product).remarks.items() if name == "partial"}
-    remarks = {**base.remarks, **remarks_of(campaign, posterior), **told, **found.remarks}
+    remarks = {**base.remarks, **remarks_of(campaign, posterior), **told, **found.remarks, **unproven}
     base = base.model_copy(update={"remarks": remarks, "scores": scores_of(posterior.metrics), "regret": regret})
     worth = [{"acquisition": float(found.value[slot]), **foreseen[slot]} for slot in range(q)]
     # Later places stand beside designs that nobody has read, and so does the first where some are pending.
@@ -168,18 +168,25 @@ def _gain(
     return posterior.scaling.sd * algorithm.acquisition.improvement(first.bound, posterior, data)
 
 
-def _regret(posterior: "Posterior", space: SearchSpace) -> RegretRecord | None:
-    """Proven bound of the best result's regret, if the model knows lower bounds of the objective."""
-    from fieldcraft.models.certified.regret import regret_bound
+def _regret(posterior: "Posterior", space: SearchSpace) -> tuple[RegretRecord | None, dict[str, str]]:
+    """Proven bound of the best result's regret, if the model knows lower bounds of the objective.
+
+    Where a result refutes these there is none, and a remark that says so.
+    """
+    from fieldcraft.models.certified.regret import Refuted, regret_bound
     from fieldcraft.models.surrogate import BoundedBelow
 
     minorants = posterior.minorants if isinstance(posterior, BoundedBelow) else None
-    found = None if minorants is None else regret_bound(minorants, space)
+    try:
+        found = None if minorants is None else regret_bound(minorants, space)
+    except Refuted as error:
+        return None, {"certificate": f"none: {error}"}
     if minorants is None or found is None:
-        return None
-    return RegretRecord(
+        return None, {}
+    proven = RegretRecord(
         lower=found.lower, regret=found.regret, best=minorants.best, status=found.status, nodes=found.nodes
     )
+    return proven, {}
 
 
 def _proven(certificate: "maximizer.Certificate", base: Origin, gain: float | None) -> dict[str, Any]:
@@ -279,7 +286,7 @@ def _propose(site: Site, iteration: int, X: np.ndarray, origins: list[Origin]) -
         Proposal(
             design=design,
             origin=origin.model_copy(update={"slot": slot}),
-            cost=site.campaign.problem.cost(design) * site.campaign.share(origin.level),
+            cost=site.campaign.cost(design, origin.level),
         )
         for slot, (design, origin) in enumerate(zip(designs, origins, strict=True))
     ]

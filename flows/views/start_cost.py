@@ -24,7 +24,7 @@ def warning(campaign: Campaign) -> str | None:
     if isinstance(initial, TakesEmulators):
         initial = Sobol()
     designs = campaign.space.decode(initial.propose(campaign.space, 0, most, rng))
-    each = [float(campaign.problem.cost(design)) for design in designs]
+    each = [campaign.cost(design) for design in designs]
     limit = quantity(budget.cost, budget.unit)
     if campaign.levels:
         whole = sum(campaign.share(level) * sum(each[:n]) for level, n in campaign.start.items())

@@ -1,10 +1,12 @@
 """A campaign: its specification together with the components built from it."""
 
 import dataclasses
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from fieldcraft.flows.analysis.noise import noisy, noisy_constraints
@@ -23,7 +25,7 @@ from fieldcraft.physics.domain import Domain, same_axes
 from fieldcraft.physics.operators import Equation, System
 from fieldcraft.physics.parametric.statement import Condition
 from fieldcraft.physics.problem import Problem, Simulator
-from fieldcraft.physics.space import SearchSpace
+from fieldcraft.physics.space import Design, SearchSpace
 from fieldcraft.storage.records import SETTLED, Limits, TrialState, TrialSummary, digest_of
 from fieldcraft.storage.trackers.campaigns import Objective
 
@@ -148,6 +150,18 @@ class Campaign:
     def share(self, level: int | None) -> float:
         """Expected cost of a run at a level, as a share of that of a run of the simulator as it stands, level None."""
         return 1.0 if level is None else self.level(level).cost
+
+    def cost(self, design: Design, level: int | None = None) -> float:
+        """Expected cost of a design at a level, in the budget's unit.
+
+        Raises:
+            InputError: the problem's code fails, or tells no finite number >= 0.
+        """
+        with at("problem"), asked(type(self.problem), "tell the cost of a design"):
+            found = self.problem.cost(design)
+            if not isinstance(found, Real) or not math.isfinite(found) or found < 0:
+                raise ValueError(f"its cost is {found!r}: give a finite number >= 0")
+        return float(found) * self.share(level)
 
     def level(self, number: int) -> BuiltLevel:
         """A level by its number.

@@ -130,6 +130,7 @@ def require_fit(campaign: "Campaign") -> None:
         require_network,
         _require_space_of_rival,
         _require_groups,
+        _require_images,
         require_takes_folds,
         partial(_require, "exactness"),
         partial(_require, "objectives"),
@@ -266,6 +267,22 @@ def _require_groups(campaign: "Campaign") -> None:
             except ValueError as error:
                 raise InputError(f"algorithm.{where}: {error}") from None
     _require("groups", campaign)
+
+
+def _require_images(campaign: "Campaign") -> None:
+    """Accept networks that fit the space's images."""
+    from fieldcraft.models.tangent.settings import TangentSettings
+
+    words = campaign.algorithm
+    for where, surrogate in {
+        "surrogate": words.surrogate,
+        "constraints.surrogate": words.constraints.surrogate,
+    }.items():
+        if isinstance(surrogate, TangentSettings):
+            try:
+                surrogate.require_images(len(campaign.space.images))
+            except ValueError as error:
+                raise InputError(f"algorithm.{where}: {error}") from None
 
 
 def _require_bounds(campaign: "Campaign") -> None:

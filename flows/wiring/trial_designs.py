@@ -7,10 +7,9 @@ from contextlib import redirect_stdout
 
 import numpy as np
 
-from fieldcraft.flows.errors import InputError, at
+from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.machinery.random_streams import Use, stream
 from fieldcraft.flows.settings import no_secrets
-from fieldcraft.flows.spec.contracts import asked
 from fieldcraft.flows.spec.plugin_files import line_of
 from fieldcraft.flows.text import said
 from fieldcraft.flows.wiring.campaign import Campaign
@@ -31,8 +30,8 @@ def trial_warning(campaign: Campaign) -> str | None:
     """
     rng = stream(campaign.spec.seed, 0, Use.INITIAL)
     designs = campaign.space.decode(campaign.space.sample(_MOST, rng))
-    with at("problem"), asked(type(campaign.problem), "tell the cost of a design"):
-        float(campaign.problem.cost(designs[0]))
+    for design in designs:
+        campaign.cost(design)
     if campaign.simulator is None or not campaign.simulator.formula:
         return None
     faults: list[str] = []

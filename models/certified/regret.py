@@ -30,6 +30,12 @@ _SAMPLES, _SEED = 512, 11
 _MOST = 8
 # Share of a bound that stands for rounding.
 _ROUNDING = 1e-9
+# Share of a result by which rounding may put it below its own bound.
+_SAME = 1e-6
+
+
+class Refuted(ValueError):
+    """A result is below the bound: what was stated to prove it is wrong."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +56,25 @@ class RegretBound:
     nodes: int
 
 
+def unbounded(space: SearchSpace) -> str:
+    """Reason why nothing is proven over a space; empty if it can be."""
+    if space.dimension > _MOST:
+        return f"the space has {space.dimension} coordinates, and the corners of a box are too many beyond {_MOST}"
+    for each in space.variables:
+        if not isinstance(each, Continuous):
+            return f"{each.name} is no real number"
+        if each.log:
+            return f"{each.name} has a logarithmic scale"
+    return ""
+
+
 def regret_bound(minorants: Minorants, space: SearchSpace) -> RegretBound | None:
-    """The bound that branch and bound proves; None for other than some continuous variables on linear scales."""
-    if space.dimension > _MOST or not all(isinstance(each, Continuous) and not each.log for each in space.variables):
+    """The bound that branch and bound proves; None for other than some continuous variables on linear scales.
+
+    Raises:
+        Refuted: the best result is below it.
+    """
+    if unbounded(space):
         return None
     best = minorants.best
     tried = space.sample(_SAMPLES, np.random.default_rng(_SEED))
@@ -66,6 +88,11 @@ def regret_bound(minorants: Minorants, space: SearchSpace) -> RegretBound | None
     found = search(torch.from_numpy(tried[least]), -float(values[least]))
     lower = -found.ceiling - _ROUNDING * abs(found.ceiling)
     status: Status = found.status
+    if lower > best + _SAME * abs(best):
+        raise Refuted(
+            f"what is known of the equations is refuted: by it no design has less than {lower:.6g}, and the best "
+            f"result is {best:.6g}"
+        )
     return RegretBound(lower, max(best - lower, 0.0), status, found.nodes)
 
 

@@ -65,13 +65,23 @@ class Projection:
 
     @classmethod
     def of(cls, values: Array, system: DiscreteSystem) -> "Projection":
-        """The projection on fields (n, N), whose own equations these are; A_0 has their mean stiffness."""
+        """The projection on fields (n, N), whose own equations these are; A_0 has their mean stiffness.
+
+        Raises:
+            ValueError: A_0 is singular.
+        """
         from scipy.sparse import diags
         from scipy.sparse.linalg import splu
 
         basis = _orthonormal(values.T / np.linalg.norm(values, axis=1))
         mean = np.exp(np.log(system.stiffness).mean(axis=0))
-        reference = splu((system.strains.T @ diags(mean) @ system.strains).tocsc())
+        try:
+            reference = splu((system.strains.T @ diags(mean) @ system.strains).tocsc())
+        except RuntimeError:
+            raise ValueError(
+                "the stated discrete equations have no single solution, since the columns of `strains` depend on each "
+                "other"
+            ) from None
         return cls(basis, system.strains, system.strains @ basis, basis.T @ values.T, reference)
 
     def without(self, number: int) -> "Projection":

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fieldcraft.models.capability import Capability
+from fieldcraft.models.certified.regret import unbounded
 from fieldcraft.models.emulation.field_posterior import densities
 from fieldcraft.models.emulation.galerkin import Projection
 from fieldcraft.models.emulation.galerkin_posterior import GalerkinPosterior, predicted, spread, systems
@@ -91,7 +92,10 @@ def _projected(data: Observations) -> GalerkinPosterior | str:
     compliance = system.compliance and snapshots.output == 0
     if not (np.linalg.norm(values[:, system.free], axis=1) > 0).all():
         return "a field is zero"
-    projection = Projection.of(values[:, system.free], system)
+    try:
+        projection = Projection.of(values[:, system.free], system)
+    except ValueError as error:
+        return str(error)
     if (told := _contradicted(data, projection, system, values, compliance)) is not None:
         return told
     errors, residuals = _left_out(data, projection)
@@ -114,7 +118,7 @@ def _projected(data: Observations) -> GalerkinPosterior | str:
         float(data.y.min()),
         stamped(data) | {_KAPPA: torch.tensor(float(kappa), dtype=torch.float64)},
         {"equation": "the fields satisfy the discrete equations to rounding"},
-        _unproven(data, compliance, system.above is not None),
+        _unproven(data, compliance, system),
     )
 
 
@@ -167,7 +171,7 @@ def _left_out(data: Observations, projection: Projection) -> tuple[Array, Array]
     return errors, residuals
 
 
-def _unproven(data: Observations, compliance: bool, above: bool) -> str:
+def _unproven(data: Observations, compliance: bool, system: DiscreteSystem) -> str:
     """Reason why nothing can be proven of the best design; empty if it can be."""
     if not compliance:
         return "the output is not the work of the loads"
@@ -175,4 +179,14 @@ def _unproven(data: Observations, compliance: bool, above: bool) -> str:
         return "a lower bound says nothing of the largest value"
     if data.constraints.size:
         return "results must satisfy constraints"
-    return "" if above else "no convex functions above the stiffness are stated (`above`)"
+    if data.space is not None and (reason := unbounded(data.space)):
+        return reason
+    if system.above is None or data.snapshots is None or data.snapshots.terms is None:
+        return "no convex functions above the stiffness are stated (`above`)"
+    short = 1 - data.snapshots.terms(data.X) @ system.above.shapes / system.stiffness
+    if short.max() > _ROUNDING:
+        return (
+            f"the functions that are stated above the stiffness (`above`) are below it, by {short.max():.2g} of it at "
+            "a design that was tried"
+        )
+    return ""

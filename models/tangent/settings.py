@@ -47,7 +47,7 @@ class TangentSettings:
             false) the papers' size: sqrt(m) times a network whose weights are N(0, 1/m) (Phan-Trong et al., 2023) is
             this one with (d + 1)^(1 / (2 (depth + 1))).
         b_std: Factor on the bias weights; 0 for none beside the constant input, as for a convolution.
-        network: ``convolution`` for designs with an image, ``dense`` for others; ``auto`` looks at the data, and is
+        network: ``convolution`` for designs with one image, ``dense`` for others; ``auto`` looks at the data, and is
             dense where depth or b_std is given, which a convolution does not have.
         channels: Channels of the convolution.
         hyperparameters: ``fitted`` by marginal likelihood, or ``fixed``: l = s_f = 1, no constant, noise as stated.
@@ -92,6 +92,25 @@ class TangentSettings:
     def kernel_init(self) -> Init:
         """Initialisation of the process's tangent rows; those of an antisymmetric pair are those of one network."""
         return "gaussian"
+
+    def require_images(self, count: int) -> None:
+        """Accept designs with so many images.
+
+        Raises:
+            ValueError: a convolution was requested and there is no image, or more than one, or depth or b_std is given.
+        """
+        if self.network != "convolution":
+            return
+        if count != 1:
+            raise ValueError(
+                f"A convolution takes one image and this space has {count}: set network to dense, or give the space "
+                "exactly one image parameter."
+            )
+        if self.depth != 1 or self.b_std != 0:
+            raise ValueError(
+                f"depth is {self.depth} and b_std is {self.b_std:g}, and a convolution has one dense layer without "
+                "bias: set depth to 1 and b_std to 0, or network to dense."
+            )
 
     def shape(self, data: Observations) -> TangentFeatures:
         """The network for data, narrowed where there are more than ``n_exact`` trials.
@@ -154,19 +173,10 @@ class TangentSettings:
 
     def _shape(self, data: Observations) -> Perceptron | Convolution | Mirrored:
         d = data.X.shape[1]
-        plain = not data.images or self.depth != 1 or self.b_std != 0
+        plain = len(data.images) != 1 or self.depth != 1 or self.b_std != 0
         if self.network == "dense" or (self.network == "auto" and plain):
             return Perceptron(d, self.width or _WIDTH, self.depth, self.activation, self._w_std(d), self.b_std)
-        if len(data.images) != 1:
-            raise ValueError(
-                f"A convolution takes one image and this space has {len(data.images)}: set network to dense, or give "
-                "the space exactly one image parameter."
-            )
-        if self.depth != 1 or self.b_std != 0:
-            raise ValueError(
-                f"depth is {self.depth} and b_std is {self.b_std:g}, and a convolution has one dense layer without "
-                "bias: set depth to 1 and b_std to 0, or network to dense."
-            )
+        self.require_images(len(data.images))
         (image,) = data.images
         gain = self.w_std if self.w_std is not None else _GAINS[self.activation]
         width = self.width or _IMAGE_WIDTH

@@ -49,7 +49,8 @@ class DiscreteSystem:
             loads are the same for all designs.
 
     Raises:
-        ValueError: shapes disagree, a stiffness is not positive, or the loads of an ``above`` differ.
+        ValueError: shapes disagree, ``strains`` is no sparse matrix, a number is not finite, a stiffness is not
+            positive, ``free`` are no numbers of cells, or the loads of an ``above`` differ.
     """
 
     strains: "csr_matrix"
@@ -61,12 +62,20 @@ class DiscreteSystem:
     above: Majorant | None = None
 
     def __post_init__(self) -> None:
+        if not hasattr(self.strains, "tocsc"):
+            raise ValueError(f"strains is a {type(self.strains).__name__}: give a sparse matrix of scipy, csr_matrix.")
         p, size = self.strains.shape
         if self.stiffness.shape[1:] != (p,) or self.loads.shape[1:] != (size,) or self.free.shape != (size,):
             raise ValueError(
                 f"strains {self.strains.shape}, stiffness {self.stiffness.shape}, loads {self.loads.shape} and free "
                 f"{self.free.shape} do not fit: give strains (p, N), stiffness (n, p), loads (n, N) and free (N,)."
             )
+        shapes = np.empty(0) if self.above is None else self.above.shapes
+        for name, values in (("strains", self.strains.tocsr().data), ("loads", self.loads), ("shapes", shapes)):
+            if not np.all(np.isfinite(values)):
+                raise ValueError(f"{name} has a number that is not finite: all must be.")
+        if self.free.dtype.kind not in "iu" or self.free.min() < 0:
+            raise ValueError(f"free has the type {self.free.dtype} and the least {self.free.min()}: give cells from 0.")
         if not np.all(self.stiffness > 0):
             raise ValueError(f"A stiffness is {self.stiffness.min()}: all must be positive for every design.")
         if self.above is not None and (len(self.loads) > 1 or self.above.shapes.shape[1] != p):

@@ -90,6 +90,16 @@ def test_outputs_are_read_from_the_stated_fields_or_as_they_are():
     assert CantileverProfile().evaluate(BAR, deflected(compliance=((), 2.5))) == {"compliance": 2.5}
 
 
+@dataclass(frozen=True)
+class Said(CantileverProfile):
+    """Whose functional gives something else than numbers of each design."""
+
+    found: object = None
+
+    def functional(self, fields, axes, designs):
+        return self.found
+
+
 class Silent(CantileverProfile):
     """States fields and does not say what is read from them."""
 
@@ -109,6 +119,9 @@ class Silent(CantileverProfile):
         (CantileverProfile(), lambda: deflected().isel(x=slice(1, None)), "along 'x'.*not the centres of equal cells"),
         (CantileverProfile(), lambda: deflected().drop_vars("x"), "along 'x'.*not the centres of equal cells"),
         (Silent(), deflected, "none of compliance, and Silent has no `functional`"),
+        (Said(None), deflected, "none of compliance, and Said has a `functional` that returned None"),
+        (Said(np.array([1.0])), deflected, r"an array of the shape \(1,\): it must be \(1, 1\)"),
+        (Said(1.0), deflected, r"an array of the shape \(\): it must be \(1, 1\)"),
     ],
 )
 def test_fields_that_tell_no_outputs_are_refused(problem, fields, message):

@@ -113,7 +113,8 @@ def _strip(
     if isinstance(variable, Categorical):
         levels, ends = variable.levels, (variable.levels[0], variable.levels[-1])
     else:
-        levels, ends = (), tuple(setting(campaign, name, each, unit=False) for each in (variable.low, variable.high))
+        low, high = (setting(campaign, name, each, unit=False) for each in (variable.low, variable.high))
+        levels, ends = (), (low, high)
     places = (_place(variable, trial.actual.get(name)) for trial in seen[-_SEEN:])
     return Strip(
         name,

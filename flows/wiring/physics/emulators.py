@@ -264,7 +264,9 @@ def require_regret(campaign: "Campaign") -> None:
     share = campaign.spec.stop.certified_regret
     if share is None:
         return
-    problem = campaign.problem
+    from fieldcraft.models.certified.regret import unbounded
+
+    problem, shape = campaign.problem, unbounded(campaign.space)
     lacking = {
         "the surrogate proves none: use reduced_basis, or auto": Capability.BOUNDS_REGRET
         not in provided(campaign.algorithm.surrogate),
@@ -272,6 +274,7 @@ def require_regret(campaign: "Campaign") -> None:
         "a lower bound says nothing of the largest value": campaign.objective.maximize,
         "results must satisfy constraints": len(problem.outputs) > 1,
         "noise is added to the results, and fields have none": campaign.noise_sd > 0,
+        shape: bool(shape),
     }
     if reasons := [reason for reason, holds in lacking.items() if holds]:
         raise InputError(

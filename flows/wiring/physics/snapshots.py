@@ -74,12 +74,28 @@ class ReadFields:
         return found
 
     def agrees(self, fields: np.ndarray, X: np.ndarray, outputs: np.ndarray) -> bool:
-        """True if the outputs (k, outputs) of the runs are those of their fields but for what other cells change."""
+        """True if the outputs (k, outputs) of the runs are those of their fields but for what other cells change.
+
+        Raises:
+            ValueError: they are, read one by one, and are not where ``functional`` reads several at once.
+        """
+        within = _ALIKE * np.std(outputs, axis=0) + _ROUNDING * np.abs(outputs)
+        reason = "gives others"
         try:
-            apart = np.abs(self.read(fields, X) - outputs)
+            if np.all(np.abs(self.read(fields, X) - outputs) <= within):
+                return True
+        except ValueError as error:
+            reason = f"fails: {error}"
+        try:
+            singly = [self.read(fields[i : i + 1], X[i : i + 1])[0] for i in range(len(X))]
         except ValueError:
             return False
-        return bool(np.all(apart <= _ALIKE * np.std(outputs, axis=0) + _ROUNDING * np.abs(outputs)))
+        if len(X) > 1 and np.all(np.abs(singly - outputs) <= within):
+            raise ValueError(
+                f"The functional of {type(self.problem).__name__} reads the results of each design alone, and for "
+                f"several at once it {reason}. Let it take arrays whose first axis is the design."
+            )
+        return False
 
     def snapshots(self, values: np.ndarray, digests: Sequence[str]) -> "Snapshots":
         """Snapshots of fields (n, fields, cells) of these digests."""
@@ -182,7 +198,14 @@ class StatedFields(ReadFields):
         if above is None:
             raise ValueError(f"The discrete equations of {type(self.problem).__name__} state no stiffness `above`.")
         with explained(self.problem, "state its stiffness from above"):
-            return above.terms(self.space.values(X))
+            found = np.asarray(above.terms(self.space.values(X)), dtype=np.float64)
+        expected = len(X), len(above.shapes)
+        if found.shape != expected or not np.isfinite(found).all():
+            raise ValueError(
+                f"The terms of the stiffness above that of {type(self.problem).__name__} have the shape {found.shape} "
+                f"or a number that is not finite: give finite numbers of the shape {expected}."
+            )
+        return found
 
     def residuals(self, fields: np.ndarray, X: np.ndarray, values: np.ndarray | None) -> np.ndarray:
         """Largest share that fields (k, fields, cells) of encoded designs X (k, d) leave of an equation, shape (k,).

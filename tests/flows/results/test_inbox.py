@@ -68,7 +68,11 @@ def one(**more: object) -> str:
         ("long.json", one(field="a" * 5000), "there is no such file"),
         ("digits.json", '[{"trial": "oven-0001", "values": {"strength": ' + "1" * 5000 + "}}]", "is no JSON"),
         ("key.json", one(key="oven-0001-" + "1" * 5000), "is no order of oven-0001"),
-        ("units.json", one(units={"strenght": "kPa"}), "units names 'strenght', no variable and no output. Did you mean 'strength'"),
+        (
+            "units.json",
+            one(units={"strenght": "kPa"}),
+            "units names 'strenght', no variable and no output. Did you mean 'strength'",
+        ),
         ("truth.json", one(values={"strength": True}), "values.strength: true and false"),
         ("ran.json", one(ran={"t": True}), "ran.t: true and false"),
         ("twice.json", '{"trial": "oven-0001", "values": {"strength": 1, "strength": 2}}', "gives 'strength' twice"),

@@ -155,6 +155,15 @@ MISTAKES = {
         23,
         "Rod cannot tell the cost of a design: KeyError: 'z'",
     ),
+    **{
+        f"a cost of {cost}": (
+            "    def function",
+            f"    def cost(self, design):\n        return {cost}\n\n    def function",
+            FIRST,
+            f"Rod cannot tell the cost of a design: ValueError: its cost is {said}: give a finite number >= 0",
+        )
+        for cost, said in {"-1": "-1", "float('nan')": "nan", "None": "None", "'2'": "'2'"}.items()
+    },
 }
 
 

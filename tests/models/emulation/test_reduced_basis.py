@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.sparse import csr_matrix, diags
 
-from fieldcraft.models.certified.regret import corners, regret_bound
+from fieldcraft.models.certified.regret import Refuted, corners, regret_bound, unbounded
 from fieldcraft.models.emulation.galerkin import Projection
 from fieldcraft.models.emulation.lower_bounds import LowerBounds
 from fieldcraft.models.observations import Emulator, Observations
@@ -16,7 +16,7 @@ from fieldcraft.models.surrogate import BoundedBelow, no_report
 from fieldcraft.models.surrogates.auto import Auto
 from fieldcraft.models.surrogates.reduced_basis import ReducedBasis
 from fieldcraft.physics.parametric.discrete import DiscreteSystem, Majorant
-from fieldcraft.physics.space import Continuous, LinearEquality, SearchSpace
+from fieldcraft.physics.space import Continuous, Integer, LinearEquality, SearchSpace
 
 # A chain of springs from a wall, each node pulled by 1; the spring p carries the loads of all nodes beyond it.
 N = 12
@@ -233,6 +233,39 @@ def test_a_structure_stated_too_stiff_is_not_that_of_the_simulator_and_nothing_i
     assert not isinstance(found, BoundedBelow)
 
 
+def test_functions_that_are_not_above_the_stiffness_prove_nothing_and_the_basis_is_used():
+    told = data()
+    snapshots = told.snapshots
+    half = replace(snapshots, terms=lambda X: 0.5 * terms(X))
+    found = fit(replace(told, snapshots=half))
+    assert found.minorants is None
+    assert found.remarks["certificate"].startswith("none: the functions that are stated above the stiffness (`above`)")
+    assert "by 0.5 of it" in found.remarks["certificate"]
+    np.testing.assert_array_equal(predicted(found)[0], predicted(fit(told))[0])
+
+
+def test_a_bound_above_the_best_result_is_refused():
+    wrong = replace(fit(data()).minorants, best=0.5 * compliance(Z).min())
+    with pytest.raises(Refuted, match=r"by it no design has less than .*, and the best result is"):
+        regret_bound(wrong, SPACE)
+
+
+@pytest.mark.parametrize(
+    ("variables", "reason"),
+    [
+        ((Continuous("a", 0.5, 2.0), Continuous("b", 0.5, 2.0, log=True)), "b has a logarithmic scale"),
+        ((Continuous("a", 0.5, 2.0), Integer("b", 1, 2)), "b is no real number"),
+        (tuple(Continuous(f"x{i}", 0.5, 2.0) for i in range(9)), "the space has 9 coordinates"),
+    ],
+)
+def test_spaces_over_which_nothing_is_proven_are_named(variables, reason):
+    space = SearchSpace(variables)
+    assert unbounded(space).startswith(reason) and not unbounded(SPACE)
+    assert regret_bound(fit(data()).minorants, space) is None
+    found = fit(data(space=space)) if len(variables) == 2 else None
+    assert found is None or found.remarks["certificate"] == f"none: {reason}"
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -294,3 +327,24 @@ def test_a_system_whose_parts_do_not_fit_is_refused():
         DiscreteSystem(csr_matrix(B), np.zeros((1, N)), np.ones((1, N)), "u", np.arange(N))
     with pytest.raises(ValueError, match="do not fit an `above`"):
         replace(system(X), loads=np.ones((5, N)))
+    with pytest.raises(ValueError, match="strains is a ndarray: give a sparse matrix"):
+        replace(system(X), strains=B.toarray())
+    for changes in (
+        {"strains": B * np.nan},
+        {"loads": np.full((1, N), np.inf)},
+        {"above": Majorant(np.full((4, N), np.nan), terms)},
+    ):
+        with pytest.raises(ValueError, match="has a number that is not finite"):
+            replace(system(X), **changes)
+    for free in (np.arange(N) - 1, np.arange(N) + 0.0):
+        with pytest.raises(ValueError, match=r"free has the type .*: give cells from 0"):
+            replace(system(X), free=free)
+
+
+def test_equations_without_a_single_solution_teach_nothing_and_the_reason_is_said():
+    loose = (B.T @ B).tolil()
+    loose[:, 0] = 0.0
+    told = data()
+    singular = replace(told.snapshots, discrete=lambda X: replace(system(X), strains=csr_matrix(loose)))
+    found = fit(replace(told, snapshots=singular))
+    assert "not used: the stated discrete equations have no single solution" in found.remarks["reduced_basis"]

@@ -10,7 +10,8 @@ from fieldcraft.models.observations import Observations
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates import sampled_linear
 from fieldcraft.models.surrogates.sampled_linear import SampledLinear
-from fieldcraft.models.tangent.features import explicit
+from fieldcraft.models.tangent.features import Perceptron, explicit
+from fieldcraft.physics.images import ImageColumns
 
 RNG = np.random.default_rng(2)
 X = RNG.uniform(-1, 1, (6, 2))
@@ -130,6 +131,22 @@ def test_an_option_out_of_range_is_refused(option, value, message):
 def test_a_convolution_without_an_image_is_refused():
     with pytest.raises(ValueError, match="A convolution takes one image and this space has 0: set network to dense"):
         fit(network="convolution")
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_without_exactly_one_image_the_network_is_dense_unless_a_convolution_is_asked_for(count):
+    images = tuple(ImageColumns(4 * i, (2, 2)) for i in range(count))
+    X = np.random.default_rng(5).uniform(-1, 1, (6, 9))
+    data = Observations(X, X.sum(axis=1), maximize=False, images=images)
+    assert isinstance(SampledLinear().shape(data), Perceptron)
+    SampledLinear().require_images(count)
+    with pytest.raises(ValueError, match=f"A convolution takes one image and this space has {count}"):
+        SampledLinear(network="convolution").require_images(count)
+
+
+def test_a_convolution_is_not_deep():
+    with pytest.raises(ValueError, match="depth is 2 and b_std is 0"):
+        SampledLinear(network="convolution", depth=2).require_images(1)
 
 
 def test_a_process_that_is_kept_is_that_of_its_own_state_bit_for_bit():

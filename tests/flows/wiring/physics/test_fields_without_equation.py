@@ -222,6 +222,27 @@ def test_without_a_field_that_tells_the_outputs_of_every_trial_there_are_none(tm
     assert found(xr.Dataset({"misfit": ((), float(read[2, 0]))})) is None
 
 
+ONE_BY_ONE = {
+    "fails": '        assert len(fields["rise"]) == 1, "one at a time"\n',
+    "gives others": '        designs["a"] = designs["a"] * np.nan if len(designs["a"]) > 1 else designs["a"]\n',
+}
+
+
+@pytest.mark.parametrize("said", ONE_BY_ONE)
+def test_a_functional_that_takes_designs_one_by_one_alone_is_named(said, tmp_path, plugins):
+    head, body, end = PROBLEM.partition("    def functional(self, fields, axes, designs):\n")
+    (plugins / "problems" / "profile.py").write_text(
+        head + body + ONE_BY_ONE[said] + end.replace("return (", "return 0 * designs['a'] + (")
+    )
+    campaign = wired(tmp_path, plugins)
+    store, designs = fields_at(campaign.settings.fields), [{"a": 0.1, "b": 0.9}, {"a": 0.5, "b": 0.5}]
+    runs = [rise(**design) for design in designs]
+    read = np.array([list(campaign.problem.evaluate(*each).values()) for each in zip(designs, runs, strict=True)])
+    digests = [store.write("profile", each).digest for each in runs]
+    with pytest.raises(ValueError, match=rf"Profile reads the results of each design alone, and for several.* {said}"):
+        snapshots_of(campaign, digests, campaign.space.encode(designs), read)
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
