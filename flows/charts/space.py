@@ -295,8 +295,11 @@ def _without(scale: tuple[_Heights, _Marks], gone: Sequence[bool]) -> tuple[_Hei
 
 
 def _short(label: str) -> str:
-    """A label that leaves room for others; the table below has it whole."""
-    return label if len(label) <= _LONGEST_LABEL else f"{label[: _LONGEST_LABEL - 1]}…"
+    """A label that leaves room for others, both ends of its name; the table below has it whole."""
+    if len(label) <= _LONGEST_LABEL:
+        return label
+    name, half = label.rsplit(" (", 1)[0], _LONGEST_LABEL // 2
+    return name if len(name) <= _LONGEST_LABEL else f"{name[:half]}…{name[1 - half :]}"
 
 
 def _scale(values: Sequence[Any], log: bool = False, order: Sequence[str] | None = None) -> tuple[_Heights, _Marks]:

@@ -202,6 +202,10 @@ def _attempt(trial: Trial, measurement: Measurement, where: str) -> int:
     if trial.attempt == 0:
         if trial.state is TrialState.COMPLETED:
             remedy = "'fieldcraft correct' changes an imported measurement."
+        elif trial.state is TrialState.APPROVED:
+            remedy = (
+                "It is approved, and the next pass sends it: 'fieldcraft iterate' makes one, as does ask in Python."
+            )
         else:
             remedy = f"It is {trial.state}: approve it and let a pass send it, or import the measurement."
         raise InputError(f"{where}{trial.id} was never sent, so it can have no result. {remedy}")

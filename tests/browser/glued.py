@@ -31,6 +31,7 @@ from fieldcraft.storage.ledger import Ledger  # noqa: E402
 from fieldcraft.storage.open_ledger import open_ledger  # noqa: E402
 
 OPERATOR = Person("ana", "operator")
+WIDE = {"width": 1280, "height": 860}
 GLUE = """\
 name: glue
 seed: 1

@@ -2,18 +2,16 @@
 
 import json
 import os
-import re
 import shutil
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from desk_site import TOKENS
-from glued import Glue, glue, glue_at, served
-from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
+from glued import WIDE, Glue, glue, glue_at, served
+from playwright.sync_api import Route, expect
 
 from fieldcraft.flows.identity import Person
 from fieldcraft.flows.people import decisions
@@ -21,8 +19,7 @@ from fieldcraft.flows.rules.trial_labels import Choice
 from fieldcraft.storage.ledgers.sqlite import close_idle
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-background-networking"]
-WIDE, PHONE = {"width": 1280, "height": 860}, {"width": 390, "height": 844}
+PHONE = {"width": 390, "height": 844}
 PAGES = {
     "campaigns": "/",
     "campaign": "/campaign/glue?sort=y.strength&down=1",
@@ -53,43 +50,11 @@ def _glue(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=ARGUMENTS)
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
 def site(_glue: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Glue:
     """A copy of the home."""
     monkeypatch.setenv("FIELDCRAFT_MLFLOW", "off")
     return glue_at(Path(shutil.copytree(_glue, tmp_path / "glue")))
-
-
-@pytest.fixture
-def enter(site: Glue, chromium: Browser) -> Iterator[Callable[..., Page]]:
-    """Opens a browser of somebody's at the desk. A script error, or anything the policy forbids, fails the test."""
-    wrong, contexts = [], []
-    with served(site.settings) as address:
-
-        def entered(name: str, **options: object) -> Page:
-            context = chromium.new_context(base_url=address, viewport=WIDE, **options)
-            contexts.append(context)
-            page = context.new_page()
-            page.on("pageerror", lambda error: wrong.append(str(error)))
-            page.on("console", lambda line: wrong.append(line.text) if "Content Security" in line.text else None)
-            page.goto("/sign-in")
-            page.keyboard.type(TOKENS[name])
-            page.keyboard.press("Enter")
-            page.wait_for_url(re.compile(r":\d+/$"))
-            return page
-
-        yield entered
-        for context in contexts:
-            context.close()
-    assert not wrong
 
 
 def states(site: Glue) -> dict[str, str]:

@@ -12,7 +12,7 @@ from fieldcraft.flows.analysis.predicted import Met
 from fieldcraft.flows.charts import compare, constraints, evidence, fields, front, model, spending
 from fieldcraft.flows.charts.chart import COLOURS, MOST, Chart, ends, whole
 from fieldcraft.flows.charts.page import as_json
-from fieldcraft.flows.charts.space import parallel, where
+from fieldcraft.flows.charts.space import _short, parallel, where
 from fieldcraft.flows.charts.trace import trace
 from fieldcraft.storage.records import CampaignRecord, TrialState, TrialSummary
 
@@ -288,3 +288,10 @@ def test_levels_in_order_and_gaps_where_a_variable_does_not_exist():
     assert [y[2] for _, y in sorted(heights.items())] == [0.0, pytest.approx(5 / 10), None]
     assert named(chart, "this proposal")["y"][:3] == [0.5, 0.5, None]
     assert [row[-2] for row in chart.rows] == [5.0, 10.0, None]
+
+
+def test_long_names_of_axes_keep_both_ends():
+    assert _short("temperature (degC)") == "temperature (degC)"
+    assert _short("temperature_of_the_oven (degC)") == "temperature_of_the_oven"
+    names = {_short(f"a_rather_long_variable_name_number_{n} (kg m^-3)") for n in range(20)}
+    assert len(names) == 20 and max(map(len, names)) == 24
