@@ -27,6 +27,10 @@ from fieldcraft.models.surrogate import Report
 
 _HYPER = ("scales", "sds", "noise", "slack")
 _BELIEF = Belief(scales=EQUATION)
+# Variables beyond which a process returns to its mean between the results, so that this has to be learnt: its variance,
+# in those of the process. The equation may then say too little, or too much, from the start.
+_FEW, _LEVEL = 3, 10.0
+_OF_MANY = Belief(scales=EQUATION, slacks=(-10.0, 2.0))
 # Matrices of the size of a field's covariance that are alive at once: a gradient keeps its intermediates.
 _COPIES = 60
 
@@ -96,7 +100,8 @@ class Kernel:
     """An ordinary covariance with the operator applied on both sides (methods, section 3, `engine: kernel`).
 
     One length scale a coordinate, the output scale, the noise if it is not known and the equation's slack are
-    chosen by marginal likelihood; each auxiliary field of a system has its own.
+    chosen by marginal likelihood; each auxiliary field of a system has its own. Of more than three variables the mean
+    is an unknown constant.
 
     Args:
         kernel: "rbf" (smooth functions) or "matern52" (twice differentiable ones); None for matern52 where the
@@ -149,9 +154,10 @@ class Kernel:
     def _model(self, data: Observations, physics: Physics) -> JointModel:
         self.refuse(physics)
         rows = joint_rows(data, physics, linear_rows(physics, data.scaling, physics.points))
+        many = data.X.shape[1] > _FEW
         kernel = self.kernel or ("matern52" if physics.masked else "rbf")
-        covariances = (Stationary(kernel),) * len(rows.fields)
-        return JointModel(rows, covariances, _BELIEF, data.scaling, {}, stamped(data))
+        covariances = (Stationary(kernel, _LEVEL if many else 0.0),) * len(rows.fields)
+        return JointModel(rows, covariances, _OF_MANY if many else _BELIEF, data.scaling, {}, stamped(data))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,10 @@
 
 The maximised quantity is p(y | u), the likelihood of the results given the equation's rows, and not p(y, u): the
 equation is a fact to condition on and not a sample of the prior. Otherwise hundreds of rows that all read exactly zero
-would select the flattest prior, in which they are likeliest, whatever the few results are.
+would select the flattest prior, in which they are likeliest, whatever the few results are. But rows that are larger
+than the process expects would bend it everywhere: the sum u^T S^-1 u of the r rows of equations, with S their
+covariance, is r in the mean, and half of what it is above r is taken off. Shorter length scales, a larger output scale
+or more slack then make them what is expected.
 """
 
 import math
@@ -42,6 +45,7 @@ class Belief:
         noise: Of a result's noise variance, if it is not known.
         slack: Of an equation's.
         starts: Added to the mean of ``scales`` for each start of the search.
+        slacks: Of an equation's row, in a start of its own each.
     """
 
     scales: tuple[float, float]
@@ -49,6 +53,7 @@ class Belief:
     noise: tuple[float, float] = (-6.0, 3.0)
     slack: tuple[float, float] = (-10.0, 3.0)
     starts: tuple[float, ...] = (0.0, 0.7)
+    slacks: tuple[float, ...] = (-10.0,)
 
     def log_density(self, hyper: Hyper) -> Tensor:
         """Log density up to a constant, shape ()."""
@@ -63,16 +68,17 @@ class Belief:
 
 
 def log_evidence(process: JointProcess, rows: JointRows) -> Tensor:
-    """log p(y | u) of the results given the rows of equations and known sides, shape ().
+    """log p(y | u) of the results given the rows of equations and known sides, less what these are too large, shape ().
 
     Raises:
         ValueError: the covariance is not positive definite to rounding.
     """
     factor = process.factor(rows)
     # The facts' rows lead the factor: what comes after them is already conditioned on them.
-    white = factor.half_solve(rows.targets)[rows.facts :]
-    spread = factor.lower.diagonal()[rows.facts :]
-    return -0.5 * (white.square() + math.log(2 * math.pi)).sum() - spread.log().sum()
+    white = factor.half_solve(rows.targets)
+    squares, spread = white[rows.facts :].square(), factor.lower.diagonal()[rows.facts :]
+    excess = white[: rows.equations].square().sum() - rows.equations
+    return -0.5 * (excess.clamp_min(0.0) + (squares + math.log(2 * math.pi)).sum()) - spread.log().sum()
 
 
 def choose_hyper(
@@ -94,8 +100,9 @@ def choose_hyper(
     noise, noise_bounds = (belief.noise[0], _NOISE) if known is None else (known, (known, known))
     bounds = [_SCALES] * (fields * d) + [_SDS] * fields + [noise_bounds, _SLACK]
     starts = [
-        np.array([belief.scales[0] + shift] * (fields * d) + [belief.sds[0]] * fields + [noise, belief.slack[0]])
+        np.array([belief.scales[0] + shift] * (fields * d) + [belief.sds[0]] * fields + [noise, slack])
         for shift in belief.starts
+        for slack in belief.slacks
     ]
     loss = _closed(covariances, rows, belief) or _loss(covariances, rows, belief)
     options = {"maxiter": _ITERATIONS, "ftol": 1e-7}
@@ -114,7 +121,7 @@ def _closed(
     stationary = [each for each in covariances if isinstance(each, Stationary)]
     if len(stationary) < len(covariances) or not PairEvidence.suits(rows):
         return None
-    evidence = PairEvidence.of(tuple(each.kind for each in stationary), rows)
+    evidence = PairEvidence.of(tuple(stationary), rows)
 
     def loss(flat: Array) -> tuple[float, Array]:
         hyper = Hyper.of(torch.from_numpy(flat), len(rows.fields))

@@ -52,18 +52,24 @@ def radial(kind: Kernel, squares: Tensor) -> tuple[Tensor, ...]:
 
 @dataclass(frozen=True)
 class Stationary:
-    """The covariance k(|u - u'|) of unit variance and unit length scale.
+    """The covariance k(|u - u'|) of unit variance and unit length scale, and that of a constant beside it.
 
     Args:
         kind: "rbf", exp(-r^2/2), or "matern52", (1 + z + z^2/3) exp(-z) with z = sqrt(5) r.
+        level: Variance of the constant.
     """
 
     kind: Kernel
+    level: float = 0.0
 
     def gram(self, a: Functionals, b: Functionals) -> Tensor:
         """Covariance of every functional of a (n) with every one of b (m), shape (n, m), differentiable in both."""
+        return self._around(a, b) + self.level * a.zeroth[:, None] * b.zeroth[None]
+
+    def _around(self, a: Functionals, b: Functionals) -> Tensor:
+        """The same without the constant."""
         if b.is_value and not a.is_value:
-            return self.gram(b, a).mT
+            return self._around(b, a).mT
         rho = a.points[:, None] - b.points[None]
         D = radial(self.kind, rho.square().sum(-1))
         c, other_c = a.zeroth[:, None], b.zeroth[None]
@@ -87,7 +93,7 @@ class Stationary:
         D = radial(self.kind, torch.zeros(1, dtype=a.points.dtype))
         trace = a.bends.diagonal(dim1=-2, dim2=-1).sum(-1)
         found = a.zeroth.square() * D[0] + (2 * a.zeroth * trace - a.slopes.square().sum(-1)) * D[1]
-        return found + (trace.square() + 2 * a.bends.square().sum((-1, -2))) * D[2]
+        return found + (trace.square() + 2 * a.bends.square().sum((-1, -2))) * D[2] + self.level * a.zeroth.square()
 
     def combined(self, a: Functionals, weights: Tensor) -> "Combined":
         """x -> sum_j weights_j cov(a_j[f], f(x)), for weights (n,)."""
@@ -102,7 +108,8 @@ class Stationary:
             frequencies *= np.sqrt(_FREEDOM / (2 * gammaincinv(_FREEDOM / 2, strata)))[:, None]
         phases = rng.uniform(0, 2 * math.pi, _WAVES)
         weights = math.sqrt(2 / _WAVES) * rng.standard_normal(_WAVES)
-        return Waves(*(torch.from_numpy(part) for part in (frequencies, phases, weights)))
+        step = math.sqrt(self.level) * float(rng.standard_normal()) if self.level else 0.0
+        return Waves(torch.from_numpy(frequencies), torch.from_numpy(phases), torch.from_numpy(weights), step)
 
 
 def _contracted(a: Functionals, rho: Tensor) -> tuple[Tensor, Tensor]:
@@ -132,23 +139,25 @@ class Combined:
 
 @dataclass(frozen=True)
 class Waves:
-    """sum_k weight_k cos(frequency_k . u + phase_k): smooth, with derivatives in closed form.
+    """step + sum_k weight_k cos(frequency_k . u + phase_k): smooth, with derivatives in closed form.
 
     Args:
         frequencies: Shape (K, d).
         phases: Shape (K,).
         weights: Shape (K,).
+        step: The constant.
     """
 
     frequencies: Tensor
     phases: Tensor
     weights: Tensor
+    step: float
 
     def image(self, a: Functionals) -> Tensor:
         """Each functional of it, shape (n,), differentiable in the points."""
         angles = a.points @ self.frequencies.mT + self.phases
         if a.is_value:
-            return a.zeroth * (torch.cos(angles) @ self.weights)
+            return a.zeroth * (torch.cos(angles) @ self.weights + self.step)
         bend = torch.einsum("nde,kd,ke->nk", a.bends, self.frequencies, self.frequencies)
         even = (a.zeroth[:, None] - bend) * torch.cos(angles)
-        return (even - (a.slopes @ self.frequencies.mT) * torch.sin(angles)) @ self.weights
+        return (even - (a.slopes @ self.frequencies.mT) * torch.sin(angles)) @ self.weights + self.step * a.zeroth

@@ -17,7 +17,8 @@ backwards, since dD_j/d(r^2) = D_(j+1)/2. For rbf, where D_(j+1) = -D_j, three p
 
 With facts z, results y, S_zz = L L^T, B = S_zz^-1 S_zy, a = S_zz^-1 z, C = S_yy - S_yz B, alpha = C^-1 (y - S_yz a) and
 G = (alpha alpha^T - C^-1) / 2, the derivatives of log p(y | z) by S_yy, S_zy and S_zz are G, a alpha^T - 2 B G and
-B G B^T - B alpha a^T.
+B G B^T - B alpha a^T. Where the rows e of equations, the first of z, are larger than expected, e^T S_ee^-1 e > r, half
+of the difference is taken off: its derivative by S_ee is that of -(e^T S_ee^-1 e) / 2, S_ee^-1 e e^T S_ee^-1 / 2.
 """
 
 import math
@@ -34,7 +35,7 @@ from torch import Tensor
 from fieldcraft.models.linear.conditioning import Factor
 from fieldcraft.models.physics_informed.functionals import Functionals, JointRows
 from fieldcraft.models.physics_informed.joint_process import EXACT, Hyper
-from fieldcraft.models.physics_informed.operator_kernels import Kernel, radial
+from fieldcraft.models.physics_informed.operator_kernels import Kernel, Stationary, radial
 
 # Variables up to which the coefficients take less memory than automatic differentiation whatever the rows are. Without
 # mixed derivatives there are at most eight for each variable, and they always do.
@@ -56,18 +57,20 @@ class Pairs:
 
     Args:
         kind: Kind of covariance.
+        level: Variance of the constant beside it.
         constant: c c', shape (P,).
         coefficients: Of each polynomial that has any, shape (k, P).
         powers: Exponents of the scales in its monomials, shape (k, d).
     """
 
     kind: Kernel
+    level: float
     constant: Tensor
     coefficients: Mapping[str, Tensor]
     powers: Mapping[str, Tensor]
 
     @classmethod
-    def of(cls, kind: Kernel, a: Functionals) -> "Pairs":
+    def of(cls, kind: Kernel, a: Functionals, level: float) -> "Pairs":
         """The pairs of these functionals with each other."""
         left, right = torch.triu_indices(len(a), len(a)).unbind()
         found, d = {name: _told(terms) for name, terms in _terms(a, left, right).items()}, a.points.shape[1]
@@ -75,7 +78,7 @@ class Pairs:
             found = {"squares": found["squares"], **{name: _sum(found, parts) for name, parts in _OF_BELL.items()}}
         powers = {name: _powers(list(terms), d) for name, terms in found.items() if terms}
         planes = {name: torch.stack(list(terms.values())) for name, terms in found.items() if terms}
-        return cls(kind, a.zeroth[left] * a.zeroth[right], planes, powers)
+        return cls(kind, level, a.zeroth[left] * a.zeroth[right], planes, powers)
 
     def at(self, log_scales: Tensor) -> "Values":
         """The covariances at the logarithms of the scales (d,)."""
@@ -122,12 +125,16 @@ class _OfBell(Values):
 
     @cached_property
     def covariance(self) -> Tensor:
+        return self._around + self.pairs.level * self.pairs.constant
+
+    @cached_property
+    def _around(self) -> Tensor:
         at = self.parts
         return (self.pairs.constant + at["rest"] + at["left"] * at["right"]) * self._bell
 
     def _slopes(self, weights: Tensor) -> Mapping[str, Tensor]:
         rest, at = weights * self._bell, self.parts
-        squares = -0.5 * weights * self.covariance
+        squares = -0.5 * weights * self._around
         return {"squares": squares, "rest": rest, "left": rest * at["right"], "right": rest * at["left"]}
 
     @cached_property
@@ -140,7 +147,7 @@ class _OfMatern(Values):
 
     @cached_property
     def covariance(self) -> Tensor:
-        return self._by_radial(self._radial)
+        return self._by_radial(self._radial) + self.pairs.level * self.pairs.constant
 
     @cached_property
     def _radial(self) -> tuple[Tensor, ...]:
@@ -193,9 +200,10 @@ class PairEvidence:
         return d <= _MOST_VARIABLES or all(_unmixed(field) for field in rows.fields)
 
     @classmethod
-    def of(cls, kinds: tuple[Kernel, ...], rows: JointRows) -> "PairEvidence":
-        """The evidence of fields with covariances of these kinds."""
-        return cls(tuple(Pairs.of(kind, field) for kind, field in zip(kinds, rows.fields, strict=True)), rows)
+    def of(cls, covariances: tuple[Stationary, ...], rows: JointRows) -> "PairEvidence":
+        """The evidence of fields with these covariances."""
+        pairs = (Pairs.of(each.kind, of, each.level) for each, of in zip(covariances, rows.fields, strict=True))
+        return cls(tuple(pairs), rows)
 
     def __call__(self, hyper: Hyper) -> tuple[float, Hyper]:
         """The value, and its derivative by each hyper-parameter.
@@ -227,11 +235,16 @@ class PairEvidence:
         left = read - across.mT @ a
         alpha = inner.solve(left)
         G = 0.5 * (torch.outer(alpha, alpha) - torch.cholesky_inverse(inner.lower))
-        value = -0.5 * (left @ alpha + float(inner.logdet()) + len(read) * math.log(2 * math.pi))
+        stated = known[:equations]
+        doubted = torch.cholesky_solve(stated[:, None], factor.lower[:equations, :equations])[:, 0]
+        excess = max(float(stated @ doubted) - equations, 0.0)
+        value = -0.5 * (left @ alpha + float(inner.logdet()) + len(read) * math.log(2 * math.pi) + excess)
         # 2 B G B^T - B alpha a^T - a alpha^T B^T as one product.
         pulled, carried = 2 * B @ G, torch.stack([B @ alpha, a], dim=1)
         W = torch.zeros_like(S)
         torch.mm(torch.cat([pulled, -carried], dim=1), torch.cat([B, carried.flip(1)], dim=1).mT, out=W[:facts, :facts])
+        if excess > 0:
+            W[:equations, :equations] += torch.outer(doubted, doubted)
         W[:facts, facts:] = torch.outer(a, alpha) - pulled
         W[facts:, facts:] = 2 * G
         # A covariance off the diagonal counts twice, and twice is what W has.

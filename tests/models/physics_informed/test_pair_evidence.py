@@ -57,24 +57,27 @@ def flat(d, fields, seed=1):
     return start + 0.3 * np.random.default_rng(seed).standard_normal(len(start))
 
 
-def automatic(kind, rows, at):
+def automatic(covariance, rows, at):
     """log p(y | u) and its derivative by the hyper-parameters, as defined."""
     x, fields = torch.tensor(at, requires_grad=True), len(rows.fields)
-    value = log_evidence(JointProcess((Stationary(kind),) * fields, Hyper.of(x, fields)), rows)
+    value = log_evidence(JointProcess((covariance,) * fields, Hyper.of(x, fields)), rows)
     return value.item(), torch.autograd.grad(value, x)[0]
 
 
+@pytest.mark.parametrize("level", [0.0, 2.5])
 @pytest.mark.parametrize("kind", ["rbf", "matern52"])
+@pytest.mark.parametrize("size", [0.1, 30.0], ids=["as expected", "too large"])
 @pytest.mark.parametrize(
     ("d", "fields", "changed"),
     [(1, 1, None), (2, 2, None), (3, 1, None), (3, 1, chained), (3, 1, unmixed), (12, 2, unmixed)],
 )
-def test_value_and_gradient_are_those_of_automatic_differentiation(kind, d, fields, changed):
-    rows, at = any_rows(d, fields), flat(d, fields)
+def test_value_and_gradient_are_those_of_automatic_differentiation(kind, level, size, d, fields, changed):
+    rows, at, covariance = any_rows(d, fields), flat(d, fields), Stationary(kind, level)
     rows = changed(rows) if changed else rows
-    value, slope = PairEvidence.of((kind,) * fields, rows)(Hyper.of(torch.from_numpy(at), fields))
-    expected, by = automatic(kind, rows, at)
-    assert value == pytest.approx(expected, abs=1e-9)
+    rows = replace(rows, targets=torch.cat([size * rows.targets[:EQUATIONS], rows.targets[EQUATIONS:]]))
+    value, slope = PairEvidence.of((covariance,) * fields, rows)(Hyper.of(torch.from_numpy(at), fields))
+    expected, by = automatic(covariance, rows, at)
+    assert value == pytest.approx(expected, rel=1e-12, abs=1e-9)
     found = torch.cat([slope.scales.ravel(), slope.sds, slope.noise[None], slope.slack[None]])
     torch.testing.assert_close(found, by, rtol=1e-7, atol=1e-8)
 
@@ -86,8 +89,8 @@ def test_rows_at_one_place_have_finite_gradients(kind):
     points = field.points.clone()
     points[1], points[FACTS] = points[0], points[0]
     rows = replace(rows, fields=(replace(field, points=points),))
-    value, slope = PairEvidence.of((kind,), rows)(Hyper.of(torch.from_numpy(flat(2, 1)), 1))
-    expected, by = automatic(kind, rows, flat(2, 1))
+    value, slope = PairEvidence.of((Stationary(kind),), rows)(Hyper.of(torch.from_numpy(flat(2, 1)), 1))
+    expected, by = automatic(Stationary(kind), rows, flat(2, 1))
     assert value == pytest.approx(expected, abs=1e-9)
     torch.testing.assert_close(slope.scales.ravel(), by[:2], rtol=1e-7, atol=1e-8)
 
@@ -99,7 +102,7 @@ def test_an_equation_of_constant_coefficients_has_few_polynomials():
     rows = joint_rows(data, physics, linear_rows(physics, data.scaling, physics.points))
     counts = {}
     for kind in ("rbf", "matern52"):
-        (pairs,) = PairEvidence.of((kind,), rows).fields
+        (pairs,) = PairEvidence.of((Stationary(kind),), rows).fields
         counts[kind] = {name: len(planes) for name, planes in pairs.coefficients.items()}
     assert counts["rbf"] == {"squares": 2, "left": 4, "right": 4, "rest": 6}
     assert counts["matern52"] == {"squares": 2, "l": 2, "m": 2, "e": 2, "s": 2, "s_right": 2, "f": 2, "u": 2}
@@ -128,7 +131,7 @@ EQUATIONS_OF_D = [(laplace, 2, True), (mixed, 3, True), (laplace, 20, True), (mi
 def test_a_closed_form_is_used_in_few_variables_or_without_mixed_derivatives(equation, d, closed):
     rows = told(equation(d), d)
     assert PairEvidence.suits(rows) == closed
-    planes = sum(map(len, PairEvidence.of(("matern52",), rows).fields[0].coefficients.values()))
+    planes = sum(map(len, PairEvidence.of((Stationary("matern52"),), rows).fields[0].coefficients.values()))
     assert planes == 8 * d or equation is mixed
 
 
@@ -138,7 +141,7 @@ def test_hyper_parameters_found_are_stationary(equation, d):
     belief = Belief(scales=(0.0, 1.0), starts=(0.0,))
     found, evidence = choose_hyper((Stationary("rbf"),), rows, belief, 1e-4)
     at = torch.cat([found.scales.ravel(), found.sds, found.noise[None], found.slack[None]]).numpy()
-    value, by = automatic("rbf", rows, at)
+    value, by = automatic(Stationary("rbf"), rows, at)
     prior = belief.slope(found)
     assert evidence == pytest.approx(value)
     assert float((by[:d] + prior.scales[0]).abs().max()) < 0.05

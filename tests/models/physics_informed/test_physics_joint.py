@@ -23,8 +23,8 @@ from fieldcraft.physics.operators import laplace
 CENTER, HALF = np.array([2.0, -1.0]), np.array([1.5, 0.5])
 NETWORK = Network(2, width=12, depth=2, activation="sine")
 TANGENT = Tangent(NETWORK, NETWORK.initial(1, torch.Generator().manual_seed(0))[0])
-COVARIANCES = [Stationary("rbf"), Stationary("matern52"), TANGENT]
-NAMES = ["rbf", "matern52", "tangent"]
+COVARIANCES = [Stationary("rbf"), Stationary("matern52"), Stationary("rbf", level=2.0), TANGENT]
+NAMES = ["rbf", "matern52", "rbf about a constant", "tangent"]
 
 
 def cubic(p):
