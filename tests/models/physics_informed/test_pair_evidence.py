@@ -82,6 +82,25 @@ def test_value_and_gradient_are_those_of_automatic_differentiation(kind, level, 
     torch.testing.assert_close(found, by, rtol=1e-7, atol=1e-8)
 
 
+@pytest.mark.parametrize("size", [0.0, 0.5, 3.0, 40.0])
+def test_rows_of_an_equation_count_by_what_they_are_larger_than_expected(size):
+    """Far from the results they say nothing of these, so that the rest of the evidence stays."""
+    rows, at = unmixed(any_rows(2, 1)), flat(2, 1)
+    (field,) = rows.fields
+    away = torch.where(torch.arange(len(rows)) < FACTS, 0.0, 1e3)[:, None].double()
+    rows = replace(rows, fields=(replace(field, points=field.points + away),))
+    hyper = Hyper.of(torch.from_numpy(at), 1)
+    process = JointProcess((Stationary("rbf"),), hyper)
+
+    def evidence(size):
+        return float(log_evidence(process, replace(rows, targets=torch.cat([size * u, rows.targets[EQUATIONS:]]))))
+
+    u = rows.targets[:EQUATIONS]
+    S = (process.gram(rows.fields, rows.fields) + process.noises(rows).diag())[:EQUATIONS, :EQUATIONS]
+    excess = size**2 * float(u @ torch.linalg.solve(S, u)) - EQUATIONS
+    assert evidence(size) - evidence(0.0) == pytest.approx(-0.5 * max(excess, 0.0), abs=1e-8)
+
+
 @pytest.mark.parametrize("kind", ["rbf", "matern52"])
 def test_rows_at_one_place_have_finite_gradients(kind):
     rows = any_rows(2, 1)
