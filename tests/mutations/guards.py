@@ -382,8 +382,8 @@ GUARDS = (
     Guard(
         "who retracts at the desk retracts what they saw",
         "flows/results/correct.py",
-        "        if seen is not None and results and (last := results[-1]).id != seen:\n",
-        "        if (last := results[-1]) is None:\n",
+        "    if seen is not None and results and (last := results[-1]).id != seen:\n",
+        "    if (last := results[-1]) is None:\n",
         "tests/flows/desk/test_desk_laboratory.py::"
         "test_who_withdraws_a_part_does_not_retract_what_somebody_recorded_meanwhile",
         r"303 == 422",

@@ -288,7 +288,8 @@ def test_a_batch_is_decided_as_a_whole(begin, say):
     for words in (["approve", FIRST], ["reject", FIRST, "--reason", "no"]):
         code, said = say(waiting, *words)
         assert code == 2
-        assert "priced-0002, priced-0003 of iteration 0 would be left over: decide on all with --batch priced:0" in said
+        assert "priced-0002, priced-0003 of iteration 0 would be left over: decide on all of it together" in said
+        assert "At the desk choose all of its cards, in a terminal give --batch priced:0" in said
     assert rows(waiting) == before
     assert say(waiting, "approve", "--batch", "priced:0", "--comment", "all")[0] == 0
     assert waiting.states() == ["APPROVED"] * 3
