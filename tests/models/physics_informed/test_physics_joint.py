@@ -18,7 +18,7 @@ from fieldcraft.models.physics_informed.residuals import linear_rows
 from fieldcraft.models.physics_informed.tangent_covariance import Tangent
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates.physics_informed import PhysicsInformed
-from fieldcraft.physics.operators import laplace
+from fieldcraft.physics.operators import LinearEquation, laplace
 
 CENTER, HALF = np.array([2.0, -1.0]), np.array([1.5, 0.5])
 NETWORK = Network(2, width=12, depth=2, activation="sine")
@@ -296,3 +296,16 @@ def test_an_equation_that_is_not_linear_is_linearised_by_ntk_with_a_remark_and_r
 def test_options_that_make_no_sense_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         PhysicsInformed(**options)
+
+
+def test_in_many_variables_the_mean_is_learnt():
+    """Forty results of a bowl lie far from each other, and the rest of the box far from them: its mean tells most."""
+    d, (X, Z, T) = 10, (np.random.default_rng(n).uniform(-1, 1, (many, 10)) for n, many in enumerate((40, 30, 300)))
+    slopes = LinearEquation(0.0, (1.0,) * d, ((0.0,) * d,) * d, right=lambda points: 2 * points.sum(1))
+    physics = Physics(slopes, Z, np.zeros(d), np.ones(d))
+    data = Observations(X, (X**2).sum(axis=1), maximize=False, physics=physics)
+    posterior = PhysicsInformed("kernel").fit(data, np.random.default_rng(0), None, no_report)
+    with torch.no_grad():
+        mean = posterior.scaling.to_physical(posterior.mean_var(torch.tensor(T))[0].numpy())
+    truth = (T**2).sum(axis=1)
+    assert np.sqrt(np.mean((mean - truth) ** 2)) < 0.6 * truth.std()
