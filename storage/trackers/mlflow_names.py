@@ -25,7 +25,7 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def safe_name(name: str) -> str:
     """``name`` where MLflow takes it, else with other characters as ``_`` and a digest that keeps it distinct."""
-    cleaned = re.sub(r"[^\w.\- :]", "_", name)
+    cleaned = "".join(each if printable(each) == each else "_" for each in re.sub(r"[^\w.\- :]", "_", name))
     if cleaned == name and not name.startswith("..") and name not in ("", ".") and len(name) <= NAME_LENGTH:
         return name
     return f"{cleaned[: NAME_LENGTH - 9].lstrip('.')}-{digest_of(name)[:8]}"

@@ -4,6 +4,7 @@ import html
 import re
 import subprocess
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 from bench import Bench, bench
@@ -148,14 +149,14 @@ def test_an_output_of_any_name_is_asked_for_told_and_given(tmp_path, monkeypatch
     monkeypatch.setenv("FIELDCRAFT_PEOPLE", str(people(tmp_path / "people.yaml")))
     browser, path = browsers(settings_from(home=made.settings.home), "ana"), "/laboratory/pair/result/pair-0001"
     (field,) = re.findall(r'name="(y\.[^"]*peel[^"]*)"', browser.get(path).text)
-    assert html.unescape(field) == f"y.{name}"
+    assert unquote(field) == f"y.{name}"
     assert (
         browser.post("/laboratory/upload/pair/record", {"trial": "pair-0001", "y.smoke": "1"}, files={}).status == 303
     )
     (asked,) = re.findall(r"fieldcraft record pair-0001 (.*)' takes the rest", made.run("queue", "pair")[1])
     assert words(asked) == ["--value", f"{name}=NUMBER", "--value", "yield=NUMBER"]
     for value, status in (("2", 303), ("3", 422)):
-        fields = {"trial": "pair-0001", html.unescape(field): value}
+        fields = {"trial": "pair-0001", field: value}
         answer = browser.post("/laboratory/upload/pair/record", fields, files={})
         assert answer.status == status
     (told,) = re.findall(r"fieldcraft correct (.*) --reason", html.unescape(answer.text))
