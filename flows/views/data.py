@@ -62,10 +62,10 @@ def quantity_pm(value: float, sd: float, unit: str) -> str:
     """A value with its standard deviation and unit, ``50.2 +- 0.8 MPa``; without the deviation where it is 0."""
     if sd == 0:
         return quantity(value, unit)
-    return f"{value:.{figures_beside(value, sd)}g} +- {quantity(float(f'{sd:.3g}'), unit)}"
+    return f"{value:.{_figures_beside(value, sd)}g} +- {quantity(float(f'{sd:.3g}'), unit)}"
 
 
-def figures_beside(value: float, sd: float) -> int:
+def _figures_beside(value: float, sd: float) -> int:
     """Significant figures of a value that show what its standard deviation leaves: two of that, and six at least."""
     if not (value and math.isfinite(value) and math.isfinite(sd)):
         return FIGURES

@@ -258,9 +258,7 @@ def _require_space_of_rival(campaign: "Campaign") -> None:
 
 def _require_groups(campaign: "Campaign") -> None:
     """Accept groups that fit the space's variables; an acquisition of groups needs a surrogate that has them."""
-    words = campaign.algorithm
-    both: dict[str, Any] = {"surrogate": words.surrogate, "constraints.surrogate": words.constraints.surrogate}
-    for where, surrogate in both.items():
+    for where, surrogate in _surrogates(campaign).items():
         if Capability.GROUPED in provided(surrogate):
             try:
                 surrogate.columns(campaign.space)
@@ -269,15 +267,17 @@ def _require_groups(campaign: "Campaign") -> None:
     _require("groups", campaign)
 
 
+def _surrogates(campaign: "Campaign") -> dict[str, Any]:
+    """The surrogates of the objective and of the constraints, by their keys in a campaign file."""
+    words = campaign.algorithm
+    return {"surrogate": words.surrogate, "constraints.surrogate": words.constraints.surrogate}
+
+
 def _require_images(campaign: "Campaign") -> None:
     """Accept networks that fit the space's images."""
     from fieldcraft.models.tangent.settings import TangentSettings
 
-    words = campaign.algorithm
-    for where, surrogate in {
-        "surrogate": words.surrogate,
-        "constraints.surrogate": words.constraints.surrogate,
-    }.items():
+    for where, surrogate in _surrogates(campaign).items():
         if isinstance(surrogate, TangentSettings):
             try:
                 surrogate.require_images(len(campaign.space.images))

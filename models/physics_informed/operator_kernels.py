@@ -64,7 +64,8 @@ class Stationary:
 
     def gram(self, a: Functionals, b: Functionals) -> Tensor:
         """Covariance of every functional of a (n) with every one of b (m), shape (n, m), differentiable in both."""
-        return self._around(a, b) + self.level * a.zeroth[:, None] * b.zeroth[None]
+        around = self._around(a, b)
+        return around + self.level * a.zeroth[:, None] * b.zeroth[None] if self.level else around
 
     def _around(self, a: Functionals, b: Functionals) -> Tensor:
         """The same without the constant."""

@@ -431,3 +431,18 @@ def test_the_table_of_priors_is_that_of_the_stored_campaigns():
                 assert row[surrogate + when] == f"{one['density']:.2f} ({one['error']:.2f})", (row, surrogate, when)
     told = {f"{row['trials of']} | {surrogate}" for row in fits for surrogate in ("exact_gp", "additive_gp")}
     assert {key for stored in files.values() for key, one in stored.items() if "density" in one} == told
+
+
+def test_the_table_of_equations_in_many_variables_is_that_of_the_stored_benchmark():
+    data = results("benchmarks/results/equations")
+    rows = table("docs/methods.md", "function | kernel, error")
+    assert [row["function"].lower().replace("-", "_").replace(" ", "_") for row in rows] == [
+        each["function"] for each in data["functions"]
+    ]
+    for row, each in zip(rows, data["functions"], strict=True):
+        for name in ("kernel", "exact_gp"):
+            errors = [fmean(each[f"error of {name}, {d}"]) for d in (4, 10, 20)]
+            assert all(map(agrees, listed(row[f"{name}, error"]), errors)), row
+            regrets = each[f"regret of {name}"]
+            mean, doubt = row[f"{name}, regret"].rstrip(")").split(" (")
+            assert agrees(mean, fmean(regrets)) and agrees(doubt, stdev(regrets) / len(regrets) ** 0.5), row
