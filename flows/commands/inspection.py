@@ -94,7 +94,7 @@ def _export(options: argparse.Namespace, settings: Settings) -> int:
     from fieldcraft.flows.views.export import export_csv, export_fields, export_mlflow
     from fieldcraft.storage.fields import fields_at
 
-    ledger, done = open_ledger(settings.ledger), {}
+    ledger, done, damaged = open_ledger(settings.ledger), {}, {}
     if options.name == "mlflow" and options.csv is None and options.fields is None:
         acting(settings, "operate")
         done["mlflow"] = export_mlflow(settings, None)
@@ -105,13 +105,15 @@ def _export(options: argparse.Namespace, settings: Settings) -> int:
         if options.csv is not None:
             done["csv"] = export_csv(ledger, name, options.csv)
         if options.fields is not None:
-            done["fields"] = export_fields(ledger, fields_at(settings.fields), name, options.fields)
+            done["fields"], damaged = export_fields(ledger, fields_at(settings.fields), name, options.fields)
     told = {
         "mlflow": "events shown in MLflow",
         "csv": f"trials in {options.csv}",
         "fields": f"fields in {options.fields}",
     }
-    show(options.json, done, lambda: "\n".join(f"{count} {told[what]}" for what, count in done.items()))
+    lines = [f"{count} {told[what]}" for what, count in done.items()]
+    lines += [f"Left out, {trial}: {fault}" for trial, fault in damaged.items()]
+    show(options.json, done | ({"damaged": damaged} if damaged else {}), lambda: "\n".join(lines))
     return 0
 
 

@@ -23,7 +23,7 @@ from fieldcraft.flows.text import one_line, printable
 from fieldcraft.flows.views.data import corrections
 from fieldcraft.flows.views.regret import known_regret
 from fieldcraft.flows.wiring.observations import standing
-from fieldcraft.storage.fields import FieldStore, fields_at
+from fieldcraft.storage.fields import FieldDamaged, FieldStore, fields_at
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.objective import Objective
 from fieldcraft.storage.open_ledger import open_ledger
@@ -135,16 +135,30 @@ def require_place(file: Path) -> None:
         raise InputError(f"{file}: is a folder. Name a file in it.")
 
 
-def export_fields(ledger: Ledger, fields: FieldStore, name: str, folder: Path) -> int:
-    """Write the fields of all results that count as one zarr group along ``trial``. Returns the number of fields.
+def export_fields(ledger: Ledger, fields: FieldStore, name: str, folder: Path) -> tuple[int, dict[str, str]]:
+    """Write the fields of all results that count as one zarr group along ``trial``, without those that are damaged.
+
+    Returns the number of fields written, and what is wrong with the others, by trial.
 
     Raises:
-        storage.fields.FieldError: there is none, they differ in shape, or ``folder`` exists.
+        storage.fields.FieldError: there is none, all are damaged, they differ in shape, or ``folder`` exists.
     """
     done = ledger.trials(name, states={TrialState.COMPLETED})
     refs = {trial.id: trial.field for trial in done if trial.field and trial.level is None}
-    fields.export(refs, folder)
-    return len(refs)
+    faults = {}
+    for ref in set(refs.values()):
+        try:
+            fields.verify(ref)
+        except FieldDamaged as error:
+            faults[ref] = str(error)
+    sound = {trial: ref for trial, ref in refs.items() if ref not in faults}
+    if refs and not sound:
+        raise FieldDamaged(
+            f"All {len(refs)} fields of {name} are damaged, so none was exported. Run `fieldcraft doctor`: it names "
+            "each and what mends it."
+        )
+    fields.export(sound, folder)
+    return len(sound), {trial: faults[ref] for trial, ref in refs.items() if ref in faults}
 
 
 def export_mlflow(settings: Settings, name: str | None) -> int:

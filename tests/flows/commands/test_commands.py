@@ -5,6 +5,7 @@ import json
 import math
 import os
 import re
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from fieldcraft.flows.spec.campaign_file import read_campaign
 from fieldcraft.flows.text import quoted
 from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.create import created
+from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.open_ledger import open_ledger
 
 TRIALS = ("small-0001", "small-0002", "small-0003")
@@ -355,6 +357,30 @@ def test_exported_fields_open_as_one_dataset_along_the_trials(finished, capsys):
     before = contents(folder)
     assert f"{folder} exists" in refused(capsys, "export", "small", "--fields", folder, "--home", home)
     assert contents(folder) == before
+
+
+def test_fields_are_exported_without_the_damaged_ones_which_are_named(finished, capsys):
+    home, out = finished / "home", finished / "fields.zarr"
+    fields = fields_at(home / "fields")
+    first, second, third = (trial.field for trial in open_ledger(home / "ledger.sqlite").trials("small"))
+    whole = fields.read(first)["value"].item()
+    described = fields.path(second) / "field.zarr" / "value" / "zarr.json"
+    described.write_bytes(described.read_bytes().replace(b"float64", b"float32"))
+    shown = told(capsys, "export", "small", "--fields", out, "--home", home)
+    count, left_out = shown.splitlines()
+    assert count == f"2 fields in {out}"
+    assert re.match(rf"Left out, small-0002: Field {second.digest} is damaged: .*\(altered\)", left_out)
+    with xr.open_zarr(out, consolidated=False) as dataset:
+        assert dataset["trial"].values.tolist() == ["small-0001", "small-0003"]
+        assert dataset["value"].values[0] == whole
+    again = json.loads(told(capsys, "export", "small", "--fields", f"{out}.2", "--home", home, "--json"))
+    assert again["fields"] == 2
+    assert list(again["damaged"]) == ["small-0002"]
+    for ref in (first, third):
+        shutil.rmtree(fields.path(ref))
+    error = refused(capsys, "export", "small", "--fields", f"{out}.3", "--home", home)
+    assert "All 3 fields of small are damaged, so none was exported" in error
+    assert not Path(f"{out}.3").exists()
 
 
 def test_where_a_copy_cannot_be_written_nothing_is_left(finished, capsys):
