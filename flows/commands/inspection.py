@@ -94,7 +94,8 @@ def _export(options: argparse.Namespace, settings: Settings) -> int:
     from fieldcraft.flows.views.export import export_csv, export_fields, export_mlflow
     from fieldcraft.storage.fields import fields_at
 
-    ledger, done, damaged = open_ledger(settings.ledger), {}, {}
+    ledger, done = open_ledger(settings.ledger), {}
+    damaged: dict[str, str] = {}
     if options.name == "mlflow" and options.csv is None and options.fields is None:
         acting(settings, "operate")
         done["mlflow"] = export_mlflow(settings, None)
