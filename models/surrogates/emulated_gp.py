@@ -20,7 +20,7 @@ from fieldcraft.models.gradients.posterior import GradientPosterior
 from fieldcraft.models.gradients.rows import Values, ValuesAndSlopes
 from fieldcraft.models.linear.fourier_features import Kernel
 from fieldcraft.models.numerics.digests import refuse_other_data, stamped
-from fieldcraft.models.numerics.length_scales import wide_prior
+from fieldcraft.models.numerics.length_scales import ScalePrior, scale_prior, wide_prior
 from fieldcraft.models.numerics.scores import LEAST_SD
 from fieldcraft.models.numerics.states import named, part
 from fieldcraft.models.observations import Array, Emulator, Observations
@@ -42,6 +42,8 @@ _MOST_JITTER = 0.95
 # Draws of a process's hyper-parameters, and results up to which several are believed: more leave little doubt of them.
 _DRAWS, _FEW = 16, 100
 _THETAS, _SHARES = "thetas", "shares"
+# Priors of the length scales for a rho of 0, of 1 and about 1: the first process is that of the results alone.
+_PRIORS: tuple[ScalePrior, ...] = (scale_prior, wide_prior, wide_prior)
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ class EmulatedGP:
         predictions = emulator.predict(data.X)
         slopes = _slopes(data, emulator) if self._process().joins(data) else None
         differences = _differences(data, predictions, slopes)
-        processes = [self._fitted(each) for each in differences]
+        processes = [self._fitted(each, prior) for each, prior in zip(differences, _PRIORS, strict=False)]
         made = _posterior(data, emulator, fitted, predictions, slopes, differences, processes)
         report(1, made.metrics, made.state)
         return made
@@ -119,7 +121,7 @@ class EmulatedGP:
         processes = [self._restored(each, part(state, f"{number}.")) for number, each in enumerate(differences)]
         return _posterior(data, _emulator(data, fitted), fitted, predictions, slopes, differences, processes)
 
-    def _fitted(self, difference: Observations) -> "_Believed":
+    def _fitted(self, difference: Observations, prior: ScalePrior) -> "_Believed":
         """A process of a difference, or several whose hyper-parameters are about as likely.
 
         A dozen results determine few length scales. With the likeliest alone two-sigma intervals held 80% of the
@@ -128,7 +130,7 @@ class EmulatedGP:
         process = self._process()
         if process.joins(difference):
             return _Believed.one(process.joined(difference, blurred=True))
-        asked = process.question(difference, wide_prior)
+        asked = process.question(difference, prior)
         if len(difference) > _FEW:
             return _Believed.one(process.at(difference, asked.answer()))
         return self._several(difference, *asked.several(_DRAWS))

@@ -64,8 +64,10 @@ def rmse(posterior):
 
 
 def test_fields_teach_more_than_the_outputs_read_from_them():
-    fields, outputs = fit(data()), fit(data(told=None), EmulatedGP())
-    assert rmse(fields) < 0.7 * rmse(outputs)
+    draws = [np.random.default_rng(seed).uniform(-1, 1, (12, 4)) for seed in range(5)]
+    ratios = [rmse(fit(data(D))) / rmse(fit(data(D, told=None), EmulatedGP())) for D in draws]
+    assert np.exp(np.mean(np.log(ratios))) < 0.7
+    fields = fit(data())
     mean, sd = predicted(fields)
     assert np.mean(np.abs(mean - peak(field(Z), Z)[:, 0]) < 2 * sd) > 0.9
     assert fields.remarks["fields"].startswith("12 fields less the emulator's, in")
