@@ -33,6 +33,7 @@ from fieldcraft.physics.space import SearchSpace
 
 # Random designs among which the one nearest to a repeated design is sought.
 _SAMPLES = 1024
+_ROUND_OFF = 1e-9
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,8 @@ class Algorithm:
             first: Encoded designs, shape (k, d), with which the sequence begins: the best of earlier campaigns.
 
         Raises:
-            ValueError: the space has too few designs left, or the sequence needs emulators and there are none.
+            ValueError: the space has too few designs left, the sequence needs emulators and there are none, or it gave
+                no designs of the encoded space.
         """
         initial = self.initial
         if emulators and isinstance(initial, TakesEmulators):
@@ -110,7 +112,9 @@ class Algorithm:
         before = np.empty((0, space.dimension)) if first is None else first
         X = before[start : start + q]
         if len(X) < q:
-            X = np.vstack([X, initial.propose(space, max(start - len(before), 0), q - len(X), rng)])
+            more = initial.propose(space, max(start - len(before), 0), q - len(X), rng)
+            _refuse_strange(more, (q - len(X), space.dimension), type(initial).__name__)
+            X = np.vstack([X, more])
         return X if taken is None else _distinct(X, taken, space, rng)
 
     def fit(
@@ -258,6 +262,24 @@ class Algorithm:
                 "This algorithm has no surrogate: it only proposes from its initial sequence; use `initial`."
             )
         return self.surrogate, self.acquisition, self.maximizer
+
+
+def _refuse_strange(X: object, shape: tuple[int, int], proposer: str) -> None:
+    """Accept encoded designs of this shape, all in [-1, 1]."""
+    if not isinstance(X, np.ndarray) or X.shape != shape or X.dtype.kind not in "fiu":
+        found = (
+            f"of the shape {X.shape} and the type {X.dtype}" if isinstance(X, np.ndarray) else f"a {type(X).__name__}"
+        )
+        raise ValueError(
+            f"The proposer {proposer} gave designs {found}: 'propose' returns an array of numbers {shape}."
+        )
+    outside = np.argwhere(~(np.abs(X) <= 1 + _ROUND_OFF))
+    if len(outside):
+        row, column = outside[0].tolist()
+        raise ValueError(
+            f"The proposer {proposer} gave {X[row, column]} for coordinate {column} of design {row}: encoded "
+            "coordinates lie in [-1, 1]."
+        )
 
 
 def _distinct(X: Array, taken: Array, space: SearchSpace, rng: np.random.Generator) -> Array:

@@ -50,7 +50,10 @@ def _status(options: argparse.Namespace, settings: Settings) -> int:
     chosen = [campaign_of(ledger, options.name)] if options.name else list(ledger.campaigns())
     telling = bool(channels(settings))
     data = [status_data(ledger, campaign) for campaign in chosen]
-    lines = (status_lines(campaign, one, telling=telling) for campaign, one in zip(chosen, data, strict=True))
+    lines = (
+        status_lines(campaign, one, telling=telling, tracking=settings.mlflow != "off")
+        for campaign, one in zip(chosen, data, strict=True)
+    )
     show(options.json, data, lambda: "\n".join(lines) or "No campaign yet.")
     return 0
 

@@ -154,6 +154,7 @@ def simulate(request: Mapping[str, Any], plugins: Sequence[Path]) -> "xr.Dataset
             it is imported.
     """
     from fieldcraft.flows.machinery.random_streams import Use, stream
+    from fieldcraft.flows.spec.contracts import require_dataset
     from fieldcraft.flows.spec.registry import build
     from fieldcraft.flows.spec.source_files import require_approved
     from fieldcraft.physics.problem import Infeasible
@@ -170,6 +171,7 @@ def simulate(request: Mapping[str, Any], plugins: Sequence[Path]) -> "xr.Dataset
     if refused is not None:
         return Refused(f"refused by the gate: {refused}", float(simulator.gate_cost))
     fields: xr.Dataset = simulator.run(problem, design, stream(seed, iteration, Use.SIMULATE, slot))
+    require_dataset(simulator, fields)
     return fields
 
 

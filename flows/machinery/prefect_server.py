@@ -19,10 +19,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fieldcraft.flows.errors import FieldcraftError
 from fieldcraft.flows.machinery.collecting import as_usual, seldom
 from fieldcraft.storage.empty_databases import provide
+from fieldcraft.storage.text import without_password
+
+if TYPE_CHECKING:
+    import httpx
 
 _UNUSED_SERVICES = (
     "CANCELLATION_CLEANUP",
@@ -133,6 +138,7 @@ class Server:
         import httpx
 
         url, began, slow = os.environ["PREFECT_API_URL"], time.monotonic(), False
+        shown = without_password(url)
         with httpx.Client(timeout=_LOOK_S, auth=self._auth()) as client:  # one: it reads all certificates
             while time.monotonic() < began + (START_S if self.child or slow else _REFUSED_S) and (
                 self.child is None or self.child.poll() is None
@@ -140,6 +146,8 @@ class Server:
                 try:
                     found = client.get(f"{url}/health")
                     if found.status_code == 200:
+                        if self.child is None:
+                            self._refuse_no_entry(client, url)
                         return
                     slow = slow or found.status_code >= 500
                 except httpx.ReadTimeout:
@@ -157,11 +165,11 @@ class Server:
             )
         if slow:
             raise FieldcraftError(
-                f"The Prefect API at {url} took the connection, but did not answer within {START_S:.0f} s. Nothing is "
-                "lost: see what keeps that server busy, or unset PREFECT_API_URL to use a local one, and run again."
+                f"The Prefect API at {shown} took the connection, but did not answer within {START_S:.0f} s. Nothing "
+                "is lost: see what keeps that server busy, or unset PREFECT_API_URL to use a local one, and run again."
             )
         raise FieldcraftError(
-            f"No Prefect API answers at {url}. Start that server, or unset PREFECT_API_URL to use a local one."
+            f"No Prefect API answers at {shown}. Start that server, or unset PREFECT_API_URL to use a local one."
         )
 
     @contextmanager
@@ -179,13 +187,30 @@ class Server:
             if (problem := silence(error)) is None:
                 raise
             raise FieldcraftError(
-                f"The Prefect API at {os.environ['PREFECT_API_URL']} does not answer any more ({problem}). Nothing is "
-                "lost: start that server again, or unset PREFECT_API_URL to use a local one, and run again."
+                f"The Prefect API at {without_password(os.environ['PREFECT_API_URL'])} does not answer any more "
+                f"({without_password(problem)}). Nothing is lost: start that server again, or unset PREFECT_API_URL to "
+                "use a local one, and run again."
             ) from error
 
+    def _refuse_no_entry(self, client: "httpx.Client", url: str) -> None:
+        """Accept an API that lets this process in by the password it has; a key is for Prefect's cloud."""
+        from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_KEY
+        from pydantic import SecretStr
+
+        if PREFECT_API_KEY.value():
+            return
+        said = PREFECT_API_AUTH_STRING.value()  # of Prefect's profile, where the environment has none
+        given = said.get_secret_value() if isinstance(said, SecretStr) else said
+        auth = self._auth() or (_pair(given) if given else None)
+        if client.get(f"{url}/admin/version", auth=auth).status_code in (401, 403):
+            raise FieldcraftError(
+                f"The Prefect API at {without_password(url)} refuses the password. Set PREFECT_API_AUTH_STRING to "
+                "USER:PASSWORD as that server has it, and run again. Nothing was changed."
+            )
+
     def _auth(self) -> tuple[str, str] | None:
-        user, found, password = os.environ.get("PREFECT_API_AUTH_STRING", "").partition(":")
-        return (user, password) if found else None
+        given = os.environ.get("PREFECT_API_AUTH_STRING", "")
+        return _pair(given) if ":" in given else None
 
     def close(self) -> None:
         """End the child, and restore the environment.
@@ -203,6 +228,12 @@ class Server:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+def _pair(given: str) -> tuple[str, str]:
+    """User and password of USER:PASSWORD."""
+    user, _, password = given.partition(":")
+    return user, password
 
 
 def bound() -> socket.socket:

@@ -64,9 +64,11 @@ def post(url: str, body: Any, key: str, token: str | None, seconds: float) -> No
         status = _within(seconds, exchange, lambda: _cut(connection))
     except TimeoutError:
         raise NotDelivered(f"{where} did not answer within {seconds:.0f} s.") from None
-    except (OSError, http.client.HTTPException) as error:
+    except OSError as error:
         why = str(error) or type(error).__name__
         raise NotDelivered(f"{where} cannot be reached: {why}.", reached=connected.is_set()) from None
+    except http.client.HTTPException:  # its text quotes the answer, which may quote the token
+        raise NotDelivered(f"{where} answered something that is not HTTP.", reached=connected.is_set()) from None
     except ValueError:  # what is wrong with a name or a header would quote it
         raise NotDelivered(f"{where} was sent nothing: the request cannot be made.", reached=False) from None
     finally:

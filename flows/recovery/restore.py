@@ -53,11 +53,14 @@ def restore(settings: Settings, folder: Path, person: Person) -> Restored:
     """Make the home of ``settings`` from a backup. If interrupted, the same command finishes it.
 
     Raises:
-        InputError: the home has a ledger, a laboratory's folder is not the backup's, or a move was restored elsewhere.
+        InputError: the home has a ledger or lies in the backup, a laboratory's folder is not the backup's, or a move
+            was restored elsewhere.
         storage.backups.BackupError: the backup is not complete; nothing was changed.
         storage.fields.FieldError: the disk refused.
     """
     began, backup = time.monotonic(), Backup(folder)
+    if settings.home.resolve().is_relative_to(folder.resolve()):
+        raise InputError(f"{settings.home} lies in the backup {folder}. Name a --home outside of it.")
     _require_no_ledger(settings)
     manifest = backup.verify()
     _require_not_taken(backup, manifest, settings)
@@ -89,6 +92,11 @@ def _require_no_ledger(settings: Settings) -> None:
         held = open_ledger(settings.ledger).campaigns()
     except NoLedger:
         return
+    if held and settings.ledger_url is not None:
+        raise InputError(
+            f"The ledger {settings.ledger_shown} that FIELDCRAFT_LEDGER names holds {held[0].name!r} already, and it "
+            "counts for every home. Unset FIELDCRAFT_LEDGER, or let it name an empty database. Nothing was changed."
+        )
     if held:
         raise InputError(
             f"{settings.home} has a ledger already, with {held[0].name!r} in it. Name another --home, or move that "

@@ -57,7 +57,7 @@ def front_section(material: Material) -> Markup | None:
 
 
 def _caption(objectives: int) -> str:
-    caption = "All results, and those that no feasible one beats in every objective (the front)."
+    caption = "All results, and those on the front: no feasible one is as good in every objective and better in one."
     if objectives == 2:
         return f"{caption} The steps bound what the front dominates."
     drawn = min(MOST_PAIRS, objectives * (objectives - 1) // 2)

@@ -64,6 +64,19 @@ def require_problem(problem: Problem) -> None:
         raise _fault(_getter(cls, "outputs"), f"two outputs are named {twice!r}: give each its own name")
 
 
+def require_dataset(simulator: Simulator, found: object) -> None:
+    """Accept what a simulator's ``run`` returns.
+
+    Raises:
+        InputError: it is not an xarray.Dataset.
+    """
+    import xarray as xr
+
+    if not isinstance(found, xr.Dataset):
+        told = "None" if found is None else f"a {type(found).__name__}"
+        raise _fault(type(simulator).run, f"'run' gave {told}: return an xarray.Dataset")
+
+
 def _property(problem: Problem, name: str) -> Any:
     with asked(type(problem), f"give its {name!r}"):
         return getattr(problem, name)

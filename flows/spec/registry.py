@@ -74,6 +74,11 @@ def _kinds(folder: Path) -> Iterator[tuple[str, Path]]:
     return ((file.stem, file) for file in sorted(folder.glob("*.py")) if _KIND.fullmatch(file.stem))
 
 
+def _named(folder: Path, kind: str) -> Iterator[Path]:
+    """A file of that name which is no kind."""
+    return (file for file in sorted(folder.glob("*.py")) if file.stem == kind and not _KIND.fullmatch(file.stem))
+
+
 def _folders(group: str, plugins: Sequence[Path]) -> list[Path]:
     """Folders of the operator's directories that may hold kinds of a group."""
     names = [group, *([_EARLIER[group]] if group in _EARLIER else [])]
@@ -105,6 +110,13 @@ def load(group: str, kind: str, plugins: Sequence[Path] = (), also: Collection[s
                 f"No kind {quoted(kind)} in {group}. {there}/{group}/{kind}.py is there, and FIELDCRAFT_PLUGINS "
                 f"{'lists other directories alone' if plugins else 'is not set in this shell'}: "
                 f"export FIELDCRAFT_PLUGINS={shlex.quote(folder)}"
+            )
+        if (
+            strange := next((file for folder in _folders(group, plugins) for file in _named(folder, kind)), None)
+        ) is not None:
+            raise InputError(
+                f"No kind {quoted(kind)} in {group}. {strange} is there, but the name of a kind has small letters "
+                f"a to z, digits and _ alone: rename the file, as {re.sub('[^a-z0-9_]', '_', kind.lower())}.py."
             )
         new = f"{group}/{kind}.py" if _KIND.fullmatch(kind[:QUOTED]) else f"a file of its name into {group}/"
         raise InputError(

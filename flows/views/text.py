@@ -47,7 +47,7 @@ def status_text(ledger: Ledger, campaign: CampaignRecord, *, telling: bool = Tru
     return status_lines(campaign, status_data(ledger, campaign), telling=telling)
 
 
-def status_lines(campaign: CampaignRecord, data: Mapping[str, Any], *, telling: bool) -> str:
+def status_lines(campaign: CampaignRecord, data: Mapping[str, Any], *, telling: bool, tracking: bool = True) -> str:
     """Text of ``status_text`` from the data of ``status_data``."""
     lines = [f"{campaign.name}: {_condition(data)}", _trials(data), *_levels(data), *_costs(data)]
     lines += [f"  {line}" for line in standing_lines(campaign, data)]
@@ -61,7 +61,7 @@ def status_lines(campaign: CampaignRecord, data: Mapping[str, Any], *, telling: 
     lines += [f"  held     {item['trial']}: {one_line(item['reason'])}" for item in data["waiting"]["held"]]
     lines += [f"  retry    {item['trial']} {_until(item['due'])}" for item in data["waiting"]["retries"]]
     lines += _notices(data, telling)
-    if data["untracked"]:
+    if data["untracked"] and tracking:
         lines.append(f"  MLflow   {counted(data['untracked'], 'event')} not shown yet: 'fieldcraft export mlflow' does")
     return "\n".join([*lines, *(f"  next     {step}" for step in next_steps(data))])
 

@@ -15,6 +15,7 @@ from fieldcraft.flows.spec.campaign_file import CampaignSpec, stored
 from fieldcraft.flows.spec.source_files import Sources, require_held
 from fieldcraft.flows.wiring.build import assemble
 from fieldcraft.flows.wiring.campaign import Campaign
+from fieldcraft.flows.wiring.environment import require_recorded
 from fieldcraft.storage.fields import FieldStore, fields_at
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.open_ledger import open_ledger
@@ -70,13 +71,18 @@ def site_of(home: str, name: str, lease: Mapping[str, Any] | None) -> Site:
         home: Folder of the stores.
         name: Name of the campaign.
         lease: Pass lease under which to write, as JSON data; None to read only.
+
+    Raises:
+        InputError: the problem's outputs or variables are not those of the campaign.
     """
     key, (opened, known) = (home, name, canonical(lease)), _opened.get() or (None, {})
     if key in known:
         return known[key]
     settings = settings_from(home=Path(home))
     ledger = open_ledger(settings.ledger) if opened is None else opened
-    campaign = _campaign(canonical(ledger.campaign(name).spec), settings)
+    record = ledger.campaign(name)
+    campaign = _campaign(canonical(record.spec), settings)
+    require_recorded(record, campaign.problem)
     fenced = ledger if lease is None else ledger.fenced(Lease.model_validate(lease))
     known[key] = site = Site(campaign, fenced, fields_at(settings.fields))
     return site

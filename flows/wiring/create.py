@@ -30,9 +30,10 @@ def created(ledger: Ledger, campaign: Campaign, file: Path, *, strictly: bool = 
 
     Raises:
         identity.Refused: the person who acts may not create campaigns.
-        InputError: the ledger's campaign of that name has another specification; names the keys that differ.
+        InputError: the ledger's campaign of that name has another specification, or its problem had other outputs or
+            variables; names what differs.
     """
-    from fieldcraft.flows.wiring.environment import environment_of
+    from fieldcraft.flows.wiring.environment import environment_of, require_recorded
 
     person = acting(campaign.settings, "operate")
     try:
@@ -54,12 +55,15 @@ def created(ledger: Ledger, campaign: Campaign, file: Path, *, strictly: bool = 
         if stored == now:
             if others := differing(stored, campaign.data):
                 tell("other words", keys="; ".join(others))
-            return ledger.campaign(campaign.name).finished
+            known = ledger.campaign(campaign.name)
+            require_recorded(known, campaign.problem)
+            return known.finished
         keys = "; ".join(differing(stored, now))
         raise InputError(
             f"{file}: campaign {campaign.name!r} was started with another specification ({keys}). "
             "Restore these keys to go on, or give the file another name to start anew."
         ) from None
+    require_recorded(known, campaign.problem)
     return known.finished
 
 

@@ -1,18 +1,23 @@
-"""Environment of a campaign, recorded at its creation and never compared: code, versions, machine, outputs."""
+"""Environment of a campaign, recorded at its creation: code, versions, machine, outputs and variables.
+
+Of these the outputs and the units of the variables must stay what they were: results are read by them.
+"""
 
 import hashlib
 import os
 import platform
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.text import FIGURES
 from fieldcraft.physics.problem import Problem
 from fieldcraft.physics.space import Categorical, Continuous, SearchSpace
+from fieldcraft.storage.records import CampaignRecord
 
 _DEPTHS = ("*.py", "*/*.py", "*/*/*.py")  # of kinds, and of helpers beside them
 _PACKAGES = (
@@ -64,6 +69,43 @@ def _of_variables(space: SearchSpace) -> dict[str, Any]:
     figures = {v.name: v.figures for v in space.variables if isinstance(v, Continuous) and v.figures > FIGURES}
     told = {"log": list(space.logarithmic), "orders": orders, "only_if": conditions, "figures": figures}
     return {key: value for key, value in told.items() if value}
+
+
+def require_recorded(campaign: CampaignRecord, problem: Problem) -> None:
+    """Accept a problem whose outputs and variables are those with which the campaign was begun.
+
+    Raises:
+        InputError: an output or a variable has another name or unit, or an output another part in the campaign.
+    """
+    before, units = campaign.environment, problem.space.units
+    for what, was, gives in (
+        ("outputs", _outputs(before["outputs"]), _outputs(outputs_of(problem))),
+        ("variables", _variables(before.get("units", units)), _variables(units)),
+    ):
+        if was != gives:
+            raise InputError(
+                f"Campaign {campaign.name!r} was begun with the {what} {was}. The code of its problem now has {gives}: "
+                "results of both would be mixed. Put the code back, or begin a campaign of another name."
+            )
+
+
+def _outputs(outputs: Iterable[Mapping[str, Any]]) -> str:
+    return ", ".join(map(_output, outputs))
+
+
+def _output(output: Mapping[str, Any]) -> str:
+    """An output in words: name, unit, and what makes its numbers others."""
+    part = output.get("objective") or ("plain" if output.get("plain") else "")
+    formula = f"= {output['formula']}" if output.get("formula") else ""
+    return _with_unit(output["name"], " ".join(word for word in (output["unit"], part, formula) if word))
+
+
+def _variables(units: Mapping[str, str]) -> str:
+    return ", ".join(_with_unit(name, units[name]) for name in sorted(units))
+
+
+def _with_unit(name: str, unit: str) -> str:
+    return f"{name} [{unit}]" if unit else name
 
 
 def outputs_of(problem: Problem) -> list[dict[str, Any]]:

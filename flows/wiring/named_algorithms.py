@@ -7,6 +7,7 @@ from typing import Any
 
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.spec.campaign_file import AlgorithmSpec, CampaignSpec, NamedSpec, stored
+from fieldcraft.flows.spec.contracts import asked
 from fieldcraft.flows.spec.registry import available, build, made_of, options_of
 from fieldcraft.models.named_algorithm import NamedAlgorithm, rival
 
@@ -48,7 +49,8 @@ def expanded(spec: NamedSpec, dimension: int, plugins: Sequence[Path] = ()) -> C
 
 def _said(kind: str, named: NamedAlgorithm, dimension: int, spec: NamedSpec) -> dict[str, Any]:
     """Words of the named algorithm; its start is at most half of the budget, and ``acquisition.start`` equals it."""
-    said = copy.deepcopy(named.words(dimension, spec.batch))  # it may give the same data each time
+    with asked(type(named), "give its words"):
+        said = copy.deepcopy(named.words(dimension, spec.batch))  # it may give the same data each time
     start = said.get("start") if isinstance(said, dict) else None
     if not isinstance(start, dict) or type(start.get("n")) is not int:
         raise InputError(f"algorithm: {kind!r} has the start {start!r}: its words must have 'start: {{n: NUMBER}}'.")

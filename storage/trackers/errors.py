@@ -32,4 +32,8 @@ def _failures() -> tuple[type[Exception], ...]:
         "sqlalchemy.exc": "SQLAlchemyError",
         "alembic.util.exc": "CommandError",
     }
-    return (OSError, *(getattr(sys.modules[module], name) for module, name in names.items() if module in sys.modules))
+    return (
+        OSError,
+        ImportError,
+        *(getattr(sys.modules[module], name) for module, name in names.items() if module in sys.modules),
+    )

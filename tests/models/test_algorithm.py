@@ -47,6 +47,31 @@ def observed(n):
     return Observations(X=X, y=objective(X), maximize=True)
 
 
+@dataclass(frozen=True)
+class Strange:
+    """A start that gives what it is told to."""
+
+    answer: object
+
+    def propose(self, space, start, n, rng):
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (None, r"Strange gave designs a NoneType: 'propose' returns an array of numbers \(2, 2\)"),
+        (np.zeros(2), r"Strange gave designs of the shape \(2,\) and the type float64"),
+        (np.array([["a", "b"]] * 2), r"Strange gave designs of the shape \(2, 2\) and the type <U1"),
+        (np.array([[0, 0], [0, 7.0]]), r"Strange gave 7\.0 for coordinate 1 of design 1: encoded .* lie in \[-1, 1\]"),
+        (np.array([[0, np.nan], [0, 0]]), "Strange gave nan for coordinate 1 of design 0"),
+    ],
+)
+def test_a_start_that_gives_no_designs_is_named_with_what_it_gave(answer, said):
+    with pytest.raises(ValueError, match=said):
+        Algorithm(initial=Strange(answer), n_initial=2).begin(SPACE, 0, 2, rng())
+
+
 def test_without_a_surrogate_there_is_nothing_to_fit():
     with pytest.raises(ValueError, match="This algorithm has no surrogate"):
         START_ONLY.fit(observed(5), rng())

@@ -66,7 +66,13 @@ class _Outputs:
                 found = self.problem.on_grid(designs, self.cells, self.solve)
         if found is not None and np.iscomplexobj(found):
             raise ValueError(f"The emulator of {type(self.problem).__name__} gave complex values: give real ones.")
-        values = np.empty(0) if found is None else np.asarray(found, dtype=np.float64)
+        try:
+            values = np.empty(0) if found is None else np.asarray(found, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"The emulator of {type(self.problem).__name__} gave a {type(found).__name__}: give an array of "
+                "numbers (n, outputs)."
+            ) from None
         expected = (len(X), len(self.problem.outputs))
         if values.shape != expected:
             raise ValueError(

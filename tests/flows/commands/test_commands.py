@@ -236,7 +236,9 @@ def test_an_unknown_campaign_or_trial_is_named_with_what_there_is(finished, caps
     assert contents(finished) == before
 
 
-def test_status_says_where_a_campaign_stands(finished, capsys):
+def test_status_says_where_a_campaign_stands(finished, capsys, monkeypatch):
+    assert "MLflow" not in told(capsys, "status", "--home", finished / "home"), "tracking is off"
+    monkeypatch.setenv("FIELDCRAFT_MLFLOW", f"sqlite:///{finished}/mlflow.db")
     said = told(capsys, "status", "--home", finished / "home")
     assert "small: finished (budget: 3 of 3 trials)" in said
     assert "trials   3 of 3 sent: 3 completed" in said

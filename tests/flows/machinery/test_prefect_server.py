@@ -13,6 +13,7 @@ from uuid import uuid4
 import pytest
 from prefect.client.orchestration import get_client
 from prefect.settings import (
+    PREFECT_API_AUTH_STRING,
     PREFECT_API_REQUEST_TIMEOUT,
     PREFECT_API_URL,
     PREFECT_CLIENT_MAX_RETRIES,
@@ -102,6 +103,49 @@ def busy(monkeypatch: pytest.MonkeyPatch, seconds: float, status: int = 200) -> 
             yield url
         ended.set()
         server.shutdown()
+
+
+@pytest.fixture
+def locked(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An API whose health everybody may ask for, and which lets nobody in but user:right."""
+
+    class Locked(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            free = self.path == "/api/health" or self.headers.get("Authorization") == "Basic dXNlcjpyaWdodA=="
+            self.send_response(200 if free else 401)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, *_: object) -> None:
+            """Nothing is said of it."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Locked) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("PREFECT_API_URL", f"http://user:SECRET@127.0.0.1:{server.server_port}/api")
+        yield f"http://127.0.0.1:{server.server_port}/api"
+        server.shutdown()
+
+
+@pytest.mark.parametrize("given", [None, "user:wrong"])
+def test_an_api_that_refuses_the_password_is_one_line_without_any(tmp_path, locked, given):
+    with (
+        temporary_settings({PREFECT_API_AUTH_STRING: given}),
+        pytest.raises(FieldcraftError, match=f"The Prefect API at {locked} refuses the password. Set PREFECT_API_AU"),
+    ):
+        Server(tmp_path / "prefect").ready()
+
+
+def test_an_api_that_accepts_the_password_is_ready(tmp_path, locked):
+    with temporary_settings({PREFECT_API_AUTH_STRING: "user:right"}):
+        Server(tmp_path / "prefect").ready()
+
+
+def test_an_api_that_is_not_there_is_named_without_its_password(tmp_path, monkeypatch):
+    monkeypatch.setattr(prefect_server, "_REFUSED_S", 0.2)
+    monkeypatch.setenv("PREFECT_API_URL", "http://user:SECRET@127.0.0.1:9/api")
+    with pytest.raises(FieldcraftError, match=r"No Prefect API answers at http://127\.0\.0\.1:9/api\."):
+        Server(tmp_path / "prefect").ready()
 
 
 def test_an_api_that_is_slow_to_answer_is_waited_for_beyond_the_time_of_one_that_refuses(tmp_path, monkeypatch):

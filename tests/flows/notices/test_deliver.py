@@ -18,6 +18,7 @@ import pytest
 from certificates import certificate
 from webhooks import PATH, TOKEN, Webhook, command, notify, store
 
+from fieldcraft.flows.machinery.webhooks import NotDelivered, post
 from fieldcraft.flows.notices.deliver import deliver, due_at, message_of, tell_all, text_of
 from fieldcraft.flows.settings import Settings, settings_from
 from fieldcraft.storage.ledger import Ledger
@@ -82,6 +83,21 @@ def test_a_notice_links_to_the_desk_where_its_address_is_set_and_nowhere_else(le
     body = webhook.got[0][2]
     assert body["url"] == "https://desk.lab.example:8477/queue/heat"
     assert body["text"].endswith(": fieldcraft queue heat, or https://desk.lab.example:8477/queue/heat")
+
+
+def test_an_answer_that_is_no_http_and_quotes_the_token_is_told_without_it():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                asked = connection.recv(65536).decode()
+                connection.sendall(f"SSH-2.0-{asked[asked.index('Bearer') :]}".encode())
+
+        threading.Thread(target=answer, daemon=True).start()
+        with pytest.raises(NotDelivered) as told:
+            post(f"http://127.0.0.1:{listener.getsockname()[1]}/", {}, "one", TOKEN, 10.0)
+    assert str(told.value) == "The webhook at 127.0.0.1 answered something that is not HTTP." and told.value.reached
 
 
 def test_no_token_is_sent_where_none_is_set(ledger, webhook, tmp_path):

@@ -180,6 +180,22 @@ def test_a_home_that_has_a_ledger_is_never_restored_over(home, tmp_path):
     assert contents(home) == before
 
 
+def test_a_ledger_that_holds_for_every_home_is_never_restored_over(home, tmp_path):
+    back_up(at(home), tmp_path / "backup", ANA)
+    settings = settings_from({"FIELDCRAFT_LEDGER": str(home / "ledger.sqlite")}, tmp_path / "new")
+    with pytest.raises(InputError, match=r"that FIELDCRAFT_LEDGER names holds 'small' already.* Unset FIELDCRAFT_LEDG"):
+        restore(settings, tmp_path / "backup", ANA)
+
+
+@pytest.mark.parametrize("place", ["backup", "backup/new"])
+def test_a_backup_is_not_restored_into_itself(home, tmp_path, place):
+    back_up(at(home), tmp_path / "backup", ANA)
+    before = contents(tmp_path / "backup")
+    with pytest.raises(InputError, match="lies in the backup"):
+        restore(at(tmp_path / place), tmp_path / "backup", ANA)
+    assert contents(tmp_path / "backup") == before
+
+
 @pytest.mark.parametrize("place", ["{home}/backup", "{home}"])
 def test_a_backup_does_not_go_into_the_home_itself(home, place):
     with pytest.raises(InputError, match="lies in the home that it would be a copy of"):

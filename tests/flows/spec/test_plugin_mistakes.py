@@ -9,8 +9,10 @@ from fieldcraft.flows.cli import main
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import read_campaign
+from fieldcraft.flows.steps.one_pass import Ref, make_pass
 from fieldcraft.flows.views.regret import regret_of
 from fieldcraft.flows.wiring.build import wire
+from fieldcraft.flows.wiring.create import created
 from fieldcraft.storage.open_ledger import open_ledger
 
 HEAD = """\
@@ -221,6 +223,25 @@ def test_a_simulator_without_run_is_told_with_what_it_needs(tmp_path, capsys, mo
     assert main(["check", str(file), "--home", str(tmp_path / "home")]) == 2
     said = f"{solver}, line {FIRST}: Solver has no 'run': give it a method run(self, problem, design, rng) that returns"
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("answer", "told"), [("None", "None"), ("{'y': 1.0}", "a dict")])
+def test_a_simulator_that_gives_no_fields_is_told_with_what_it_gave(tmp_path, monkeypatch, answer, told):
+    file = rod(tmp_path, HEAD + RIGHT)
+    (tmp_path / "mine" / "simulators").mkdir()
+    solver = tmp_path / "mine" / "simulators" / "rod.py"
+    run = f"    def run(self, problem, design, rng):\n        return {answer}\n"
+    solver.write_text(f"{HEAD}class Solver(Simulator):\n    idempotent = True\n{run}")
+    file.write_text(file.read_text().replace("{kind: function}", "{kind: rod}") + "dispatcher: {kind: inline}\n")
+    monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(tmp_path / "mine"))
+    settings = settings_from({"FIELDCRAFT_PLUGINS": str(tmp_path / "mine")}, tmp_path / "home")
+    ledger = open_ledger(settings.ledger, create=True)
+    assert created(ledger, wire(read_campaign(file), settings), file) is None
+    ref = Ref(str(settings.home), "small", ledger.acquire("small").model_dump())
+    for _ in range(2):
+        make_pass(ref)
+    said = f"{solver}, line {FIRST + 3}: 'run' gave {told}: return an xarray.Dataset"
+    assert any(said in event.reason for event in ledger.history("small", "small-0001"))
 
 
 @pytest.mark.parametrize(

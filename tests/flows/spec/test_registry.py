@@ -71,6 +71,13 @@ def test_a_file_in_a_directory_that_is_not_listed_is_none(mine):
         load("problems", "parabola")
 
 
+@pytest.mark.parametrize("name", ["my-problem", "PP", "my problem"])
+def test_a_file_whose_name_is_no_kind_is_told_with_a_name_that_is(tmp_path, name):
+    mine = plugin(tmp_path, {f"problems/{name}.py": "x = 1"})
+    with pytest.raises(InputError, match=rf"problems/{name}\.py is there, but .*: rename the file, as [a-z_]+\.py\."):
+        load("problems", name, [mine])
+
+
 def test_a_kind_of_one_group_is_none_of_another(mine):
     with pytest.raises(InputError, match="No kind 'parabola' in simulators"):
         load("simulators", "parabola", [mine])

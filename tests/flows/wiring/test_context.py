@@ -1,5 +1,6 @@
 """What a pass builds of a campaign: as much as it needs, by the code that is there now."""
 
+import os
 import subprocess
 import sys
 
@@ -8,6 +9,7 @@ import yaml
 from small import SMALL
 
 from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.results.record import site_for
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.flows.wiring.build import rewire, wire
@@ -48,6 +50,62 @@ def test_a_pass_that_waits_for_people_imports_no_torch(tmp_path):
 
     assert passed() == ["None", "2", "True"], "it proposes"
     assert passed() == ["person", "0", "False"]
+
+
+PROBLEM = """
+from dataclasses import dataclass
+
+from fieldcraft import Continuous, Output, Problem, SearchSpace
+
+
+@dataclass(frozen=True)
+class Rod(Problem):
+    '''See the test.'''
+
+    @property
+    def space(self):
+        return SearchSpace((Continuous("x", 0.0, 1.0, "m"),))
+
+    @property
+    def outputs(self):
+        return (Output("y", "K"),)
+
+    def function(self, design):
+        return {"y": design["x"], "z": 0.0}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"y"', '"z"', r"outputs y \[K\]. The code of its problem now has z \[K\]: results of both would be mixed"),
+        ('"K"', '"mK"', r"outputs y \[K\]. The code of its problem now has y \[mK\]"),
+        ('"K"),', '"K"), Output("z")', r"outputs y \[K\]. The code of its problem now has y \[K\], z:"),
+        ('"m"', '"mm"', r"variables x \[m\]. The code of its problem now has x \[mm\]"),
+        ('("x"', '("w"', r"variables x \[m\]. The code of its problem now has w \[m\]"),
+    ],
+)
+def test_a_problem_whose_outputs_or_variables_changed_is_refused_before_anything_is_done(tmp_path, old, new, said):
+    plugins = tmp_path / "plugins"
+    (plugins / "problems").mkdir(parents=True)
+    (code := plugins / "problems" / "rod.py").write_text(PROBLEM)
+    settings = settings_from({"FIELDCRAFT_PLUGINS": str(plugins)}, tmp_path / "home")
+    spec = parse(yaml.safe_load(SMALL.replace("branin", "rod").replace("noise: {sd: 0.5}\n", "")), "small.yaml")
+    ledger = open_ledger(settings.ledger, create=True)
+    assert created(ledger, wire(spec, settings), tmp_path / "small.yaml") is None
+    code.write_text(PROBLEM.replace(old, new))
+    with pytest.raises(InputError, match=rf"Campaign 'small' was begun with the {said}"):
+        created(ledger, wire(spec, settings), tmp_path / "small.yaml")
+    with pytest.raises(InputError, match=rf"Campaign 'small' was begun with the {said}"):
+        site_for(settings, "small")
+    run = subprocess.run(
+        [sys.executable, "-c", PASS, str(settings.home)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "FIELDCRAFT_PLUGINS": str(plugins)},
+    )
+    assert run.returncode != 0 and "InputError: Campaign 'small' was begun with the" in run.stderr
+    assert ledger.trials("small") == ()
 
 
 def test_words_that_no_longer_fit_are_told_when_they_are_asked_for(tmp_path):

@@ -66,6 +66,16 @@ def settings(tmp_path):
     return settings_from({"FIELDCRAFT_PLUGINS": str(tmp_path / "mine")}, home=tmp_path / "home")
 
 
+def test_words_that_raise_are_told_with_their_line(settings, tmp_path):
+    (tmp_path / "mine" / "algorithms" / "broken.py").write_text(
+        MINE.replace("        return {", "        1 / 0\n        return {")
+    )
+    with pytest.raises(
+        InputError, match=r"broken\.py, line 14: Mine cannot give its words: ZeroDivisionError.* Mend it"
+    ):
+        campaign(settings, {"kind": "broken"})
+
+
 def campaign(settings, algorithm, **keys):
     data = {**yaml.safe_load(SMALL), "budget": {"trials": 30}, "algorithm": algorithm, **keys}
     return wire(parse(data, "c.yaml"), settings)

@@ -176,6 +176,8 @@ class Faulty(Problem):
     ("answer", "message"),
     [
         (lambda x: x[:, 0], r"gave an array of the shape \(3,\) for 3 designs: it must be \(3, 1\)"),
+        (lambda x: {"height": x}, r"The emulator of Faulty gave a dict: give an array of numbers \(n, outputs\)"),
+        (lambda x: "high", "The emulator of Faulty gave a str: give an array of numbers"),
         (lambda x: None, r"gave an array of the shape \(0,\) for 3 designs"),
         (lambda x: np.where(x > 1, np.nan, x), "predicts nan for 'height' at x 2: it must be finite for every design"),
     ],
