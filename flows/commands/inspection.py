@@ -92,6 +92,14 @@ def _trace(options: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
+def _require_store(ledger: "Ledger", settings: Settings) -> None:
+    """Accept a store of MLflow on this machine if nothing was shown in it yet or it is still there."""
+    from fieldcraft.flows.recovery.doctor import unshown
+
+    if gone := [finding.text for campaign in ledger.campaigns() for finding in unshown(ledger, campaign, settings)]:
+        raise InputError(" ".join(gone))
+
+
 def _export(options: argparse.Namespace, settings: Settings) -> int:
     from fieldcraft.flows.identity import acting
     from fieldcraft.flows.views.export import export_csv, export_fields, export_mlflow
@@ -101,6 +109,7 @@ def _export(options: argparse.Namespace, settings: Settings) -> int:
     damaged: dict[str, str] = {}
     if options.name == "mlflow" and options.csv is None and options.fields is None:
         acting(settings, "operate")
+        _require_store(ledger, settings)
         done["mlflow"] = export_mlflow(settings, None)
     elif options.csv is None and options.fields is None:
         raise InputError("export needs --csv FILE or --fields DIR, or the word mlflow instead of a campaign.")

@@ -66,7 +66,7 @@ def examine(settings: Settings) -> list[Finding]:
             findings += _waiting(ledger, campaign)
             findings += _leftover_work(ledger, campaign, settings)
             findings += _elsewhere(ledger, campaign)
-            findings += _unshown(ledger, campaign, settings)
+            findings += unshown(ledger, campaign, settings)
             if ledger.holder(campaign.name) or ledger.trainer(campaign.name):
                 used |= fields.digests()  # a pass publishes a field before it mentions it: nothing is an orphan yet
     if any(finding.kind == "ledger" for finding in findings):
@@ -211,7 +211,7 @@ def _leftover_work(ledger: Ledger, campaign: CampaignRecord, settings: Settings)
     ]
 
 
-def _unshown(ledger: Ledger, campaign: CampaignRecord, settings: Settings) -> Iterator[Finding]:
+def unshown(ledger: Ledger, campaign: CampaignRecord, settings: Settings) -> Iterator[Finding]:
     """A finding for runs shown in an MLflow store of this machine that is not there."""
     scheme, _, path = settings.mlflow.partition(":///")
     if scheme == "sqlite" and not Path(path).exists() and (shown := ledger.tracked(campaign.name)):

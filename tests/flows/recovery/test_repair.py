@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import xarray as xr
-from small import alter, contents
+from small import alter, command, contents
 
 from fieldcraft.flows.cli import main
 from fieldcraft.flows.identity import Person
@@ -297,6 +297,8 @@ def test_what_was_shown_in_a_store_of_mlflow_that_is_gone_is_shown_again(home, m
         ledger.exported(item.id, f"run-{item.id}")
     assert examine(at(home)) == []
     monkeypatch.setenv("FIELDCRAFT_MLFLOW", f"sqlite:///{home}/mlflow/mlflow.db")
+    gone = command("export", "mlflow", "--home", home)
+    assert gone.returncode == 2 and "is not there. Was it elsewhere? Set FIELDCRAFT_MLFLOW to that." in gone.stderr
     (action,) = repair(home, "--yes", "--reason", "copied without it", status=0)["actions"]
     assert (action["kind"], action["does"]) == ("tracking", "let the next export show all of small again")
     assert len(ledger.pending()) == count > 5
