@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from fieldcraft.models.emulation.slopes import STEP, emulated, with_slopes
+from fieldcraft.models.numerics.length_scales import scale_prior, wide_prior
 from fieldcraft.models.observations import Emulator, Observations
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates.auto import Auto
@@ -85,6 +86,14 @@ def test_a_useless_emulator_leaves_what_the_results_say(emulator):
     apart = (predicted(posterior)[0] - predicted(alone)[0]) / predicted(alone)[1]
     assert np.abs(apart).max() < 0.5
     assert rmse(posterior) < 1.05 * rmse(alone) < 1.1 * rmse(fit(data(emulator), ExactGP(restarts=0)))
+
+
+def test_the_results_alone_have_the_prior_of_exact_gp_and_differences_that_of_botorch():
+    known = data(noise)
+    state = fit(known).state()
+    for number, (difference, prior) in enumerate(((known.y, scale_prior), (known.y - noise(X), wide_prior))):
+        thetas, _ = ExactGP(restarts=0).question(data(noise, difference), prior).several(16)
+        np.testing.assert_array_equal(state[f"{number}.thetas"].numpy(), thetas)
 
 
 def test_an_exact_emulator_leaves_a_small_doubt_everywhere():
