@@ -43,6 +43,7 @@ from fieldcraft.storage.records import FieldRef, digest_of
 COMMIT_POINTS = ("backup.state.after", "backup.manifest.before", "backup.manifest.after")
 BACKUP_FORMAT = 1
 LEDGER = "ledger.sqlite"
+_TAKEN_BY = "If nobody did, delete that file and repeat; if somebody did, go on there."
 _STATE, _FIELDS, _LOCK, RESTORED = "state-", "fields", ".lock", "restored.json"
 
 
@@ -252,11 +253,20 @@ class Backup:
         return sums, missing, copied
 
     def restored(self) -> dict[str, Any] | None:
-        """Record of who took the backup over; None if nobody did, or if it was not made by a move."""
+        """Record of who took the backup over; None if nobody did, or if it was not made by a move.
+
+        Raises:
+            BackupError: the record cannot be read.
+        """
+        file = self.folder / RESTORED
         try:
-            found: dict[str, Any] = json.loads((self.folder / RESTORED).read_text())
+            found = json.loads(file.read_text())
         except FileNotFoundError:
             return None
+        except (OSError, ValueError) as error:
+            raise BackupError(f"{file} cannot be read: {error}. {_TAKEN_BY}") from error
+        if not isinstance(found, dict) or not {"host", "home"} <= found.keys():
+            raise BackupError(f"{file} does not say who took the backup over. {_TAKEN_BY}")
         return found
 
 

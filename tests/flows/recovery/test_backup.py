@@ -364,6 +364,20 @@ def main_undo(home: Path, reason: str) -> None:
     undo_move(at(home), ANA, reason)
 
 
+@pytest.mark.parametrize(
+    ("damage", "said"), [("{", "cannot be read: Expecting"), ("{}", "not say who"), ("[]", "not say who")]
+)
+def test_a_damaged_record_of_who_took_a_move_over_is_one_line_with_the_way_on(home, tmp_path, damage, said):
+    folder = tmp_path / "moved"
+    move(at(home), folder, ANA, "")
+    (folder / "restored.json").write_text(damage)
+    for act in (lambda: restore(at(tmp_path / "new"), folder, ANA), lambda: main_undo(home, "why")):
+        with pytest.raises(BackupError, match=rf"restored\.json .*{said}.* If nobody did, delete that file and repeat"):
+            act()
+    (folder / "restored.json").unlink()
+    restore(at(tmp_path / "new"), folder, ANA)
+
+
 def test_nothing_is_moved_while_a_process_makes_passes(home, tmp_path):
     lease = open_ledger(at(home).ledger).acquire("small")
     with pytest.raises(LeaseHeld, match="is being worked on by pid"):
