@@ -65,7 +65,7 @@ def _fault(campaign: Campaign, design: Design, rng: np.random.Generator) -> str 
     except (Infeasible, Transient):
         return None
     except (Exception, SystemExit) as error:  # the outermost edge of a user's code: what it raises is told
-        told = f"{type(error).__name__}: {said(str(error))}" if str(error) else type(error).__name__
+        told = (f"{type(error).__name__}: {said(str(error))}" if str(error) else type(error).__name__).rstrip(".")
         return f"{told} ({line})" if (line := line_of(error)) else told
     bad = [name for name, value in outputs.items() if not math.isfinite(value)]
     return f"the output {bad[0]!r} is {outputs[bad[0]]}" if bad else None

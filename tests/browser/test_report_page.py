@@ -1,6 +1,7 @@
 """The report in a real browser: it draws every chart, asks for nothing, and can be read without scripts."""
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -107,3 +108,18 @@ def test_without_scripts_the_page_has_its_answers_and_tables(chromium, report):
     assert page.get_by_role("heading", name="What was found").is_visible()
     assert page.get_by_role("cell", name="small-0003", exact=True).first.is_visible()
     context.close()
+
+
+def test_a_wide_table_is_printed_whole_on_a_page_across(tmp_path, chromium, monkeypatch):
+    monkeypatch.setenv("FIELDCRAFT_MLFLOW", "off")
+    (tmp_path / "small.yaml").write_text(SMALL.replace("{kind: branin}", "{kind: levy, dimension: 10}"))
+    finish(tmp_path / "small.yaml", tmp_path / "home")
+    assert main(["report", "small", "--html", str(tmp_path / "page.html"), "--home", str(tmp_path / "home")]) == 0
+    page, _ = opened(chromium, tmp_path / "page.html", viewport={"width": 1017, "height": 690})
+    sizes = set(re.findall(rb"/MediaBox ?\[0 0 (\d+)[.\d]* (\d+)", page.pdf(format="A4")))
+    assert sizes == {(b"595", b"842"), (b"842", b"595")}
+    page.emulate_media(media="print")
+    widths = page.evaluate(
+        "[...document.querySelectorAll('.scroll')].map((each) => [each.scrollWidth, each.clientWidth])"
+    )
+    assert max(whole - seen for whole, seen in widths) <= 0
