@@ -77,9 +77,9 @@ def require_recorded(campaign: CampaignRecord, problem: Problem) -> None:
     Raises:
         InputError: an output or a variable has another name or unit, or an output another part in the campaign.
     """
-    before, units = campaign.environment, problem.space.units
+    before, outputs, units = campaign.environment, outputs_of(problem), problem.space.units
     for what, was, gives in (
-        ("outputs", _outputs(before["outputs"]), _outputs(outputs_of(problem))),
+        ("outputs", _outputs(before.get("outputs", outputs)), _outputs(outputs)),
         ("variables", _variables(before.get("units", units)), _variables(units)),
     ):
         if was != gives:
