@@ -18,10 +18,9 @@ from fieldcraft.flows.rules.final_model import given_up
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.views.plot import beside_emulator, drawable, field_of_places
 from fieldcraft.flows.views.regret import regret_of
-from fieldcraft.flows.wiring.build import rewire
+from fieldcraft.flows.wiring.build import recorded
 from fieldcraft.flows.wiring.campaign import Campaign as Wired
 from fieldcraft.flows.wiring.context import Site
-from fieldcraft.flows.wiring.environment import require_recorded
 from fieldcraft.storage.field_store.staging import FieldError
 from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.ledger import Ledger
@@ -209,9 +208,7 @@ def _by_trial(trials: Sequence[Trial], records: Iterable[Of]) -> dict[str, tuple
 
 def _wired(settings: Settings, campaign: CampaignRecord, missing: dict[str, str]) -> Wired | None:
     try:
-        wired = rewire(campaign.spec, settings)
-        require_recorded(campaign, wired.problem)
-        return wired
+        return recorded(campaign, settings)
     except InputError as error:
         missing["components"] = str(error)
         return None

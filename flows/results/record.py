@@ -17,10 +17,9 @@ from fieldcraft.flows.results.parts import completes, known_text, outputs_text, 
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.registry import suggestion
 from fieldcraft.flows.text import quoted, remark
-from fieldcraft.flows.wiring.build import rewire
+from fieldcraft.flows.wiring.build import recorded
 from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.flows.wiring.context import Site
-from fieldcraft.flows.wiring.environment import require_recorded
 from fieldcraft.flows.wiring.fit.derived import completed, require_measured
 from fieldcraft.flows.wiring.observations import standing
 from fieldcraft.physics.space import Design
@@ -91,9 +90,7 @@ class Recorded:
 def site_for(settings: Settings, name: str) -> Site:
     """A campaign with its stores, for recording by a person; its algorithm is not built."""
     ledger = open_ledger(settings.ledger)
-    record = ledger.campaign(name)
-    campaign = rewire(record.spec, settings, algorithm=False)
-    require_recorded(record, campaign.problem)
+    campaign = recorded(ledger.campaign(name), settings, algorithm=False)
     return Site(campaign, ledger, fields_at(settings.fields))
 
 

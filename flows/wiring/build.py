@@ -16,6 +16,7 @@ from fieldcraft.flows.wiring.compatibility import (
     require_one_answer,
     require_repeatable,
 )
+from fieldcraft.flows.wiring.environment import require_recorded
 from fieldcraft.flows.wiring.fit.derived import require_outputs
 from fieldcraft.flows.wiring.levels.built import BuiltLevel, levels_of
 from fieldcraft.flows.wiring.named_algorithms import expanded
@@ -24,6 +25,7 @@ from fieldcraft.flows.wiring.warm.sources import require_earlier
 from fieldcraft.flows.wiring.written_out import require_true_name, written_out
 from fieldcraft.physics.problem import Problem, Simulator
 from fieldcraft.physics.space import SearchSpace
+from fieldcraft.storage.records import CampaignRecord
 
 if TYPE_CHECKING:
     from fieldcraft.flows.jobs.dispatcher import Dispatcher
@@ -60,6 +62,17 @@ def rewire(data: Mapping[str, Any], settings: Settings, *, algorithm: bool = Tru
         InputError: the code or the plug-ins no longer know one of its kinds or options.
     """
     return assemble(stored(data, f"campaign {data.get('name')}"), settings, algorithm=algorithm)
+
+
+def recorded(campaign: CampaignRecord, settings: Settings, *, algorithm: bool = True) -> Campaign:
+    """Build a campaign of the ledger, whose results are to be read or added to.
+
+    Raises:
+        InputError: as for ``rewire``, or its problem's outputs or variables are no longer those it was begun with.
+    """
+    built = rewire(campaign.spec, settings, algorithm=algorithm)
+    require_recorded(campaign, built.problem)
+    return built
 
 
 def assemble(spec: CampaignSpec | NamedSpec, settings: Settings, *, algorithm: bool = True) -> Campaign:

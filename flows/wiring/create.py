@@ -52,17 +52,15 @@ def created(ledger: Ledger, campaign: Campaign, file: Path, *, strictly: bool = 
     except SpecChanged as error:
         stored = _said_now(error.stored, campaign.settings)
         now = campaign.data if strictly else _as_begun(campaign.data, stored)
-        if stored == now:
-            if others := differing(stored, campaign.data):
-                tell("other words", keys="; ".join(others))
-            known = ledger.campaign(campaign.name)
-            require_recorded(known, campaign.problem)
-            return known.finished
-        keys = "; ".join(differing(stored, now))
-        raise InputError(
-            f"{file}: campaign {campaign.name!r} was started with another specification ({keys}). "
-            "Restore these keys to go on, or give the file another name to start anew."
-        ) from None
+        if stored != now:
+            keys = "; ".join(differing(stored, now))
+            raise InputError(
+                f"{file}: campaign {campaign.name!r} was started with another specification ({keys}). "
+                "Restore these keys to go on, or give the file another name to start anew."
+            ) from None
+        if others := differing(stored, campaign.data):
+            tell("other words", keys="; ".join(others))
+        known = ledger.campaign(campaign.name)
     require_recorded(known, campaign.problem)
     return known.finished
 
