@@ -84,8 +84,9 @@ class Lab:
             _replace(self.place.orders / "instructions.txt", f"{printable(self.place.instructions)}\n")
         order, webhook = self._order(job), self.place.webhook
         if webhook is not None:
+            told, order = {"event": "order", **order}, {**order, "webhook": True}
             write_json(self._file(SENDING, job.key), order)
-            self._send(webhook, job.key, {"event": "order", **order})
+            self._send(webhook, job.key, told)
         commit_point("lab.order.before")
         write_json(self._file(OPEN, job.key), order)
         commit_point("lab.order.after")
@@ -164,10 +165,11 @@ class Lab:
         raise FieldDamaged(f"Order {handle['key']} has no field to fetch: record its result with 'fieldcraft record'.")
 
     def cancel(self, handle: Handle) -> None:
-        """Take the order back, so that nobody begins it, and tell the webhook, if there is one.
+        """Take the order back, so that nobody begins it, and tell the webhook, if there is one or it got the order.
 
         Raises:
-            flows.machinery.webhooks.NotDelivered: the webhook could not be told; the order stays in ``cancelling``.
+            flows.machinery.webhooks.NotDelivered: the webhook could not be told, or got the order and is no longer
+                set; the order stays in ``cancelling``.
             InputError: the folder of orders is not the one that was used.
         """
         self.require_folder()
@@ -175,9 +177,13 @@ class Lab:
         order = self.at_large().get(key)
         if order is None:
             return
-        if webhook is not None:
+        if webhook is not None or order.get("webhook"):
             self._close(key, CANCELLING)
             self.write_tables()
+            if webhook is None:
+                raise NotDelivered(
+                    f"Order {key} was sent to a webhook and FIELDCRAFT_LAB_URL names none now.", reached=False
+                )
             told = {"event": "cancelled", "key": key, "trial": order["trial"]}
             post(webhook, told, f"{key}-cancelled", self.place.webhook_token, _WEBHOOK_S)
         self._close(key, CANCELLED)

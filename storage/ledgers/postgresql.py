@@ -17,6 +17,7 @@ import os
 import re
 from collections.abc import Mapping
 from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from weakref import WeakSet
 
@@ -24,6 +25,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from fieldcraft.storage.ledger.errors import (
     InvalidRecord,
@@ -36,6 +38,9 @@ from fieldcraft.storage.ledger.errors import (
 from fieldcraft.storage.ledgers.opening import make_tables, settle_schema
 from fieldcraft.storage.ledgers.sql import SqlLedger
 from fieldcraft.storage.ledgers.statements import OPTIONS, Alike
+
+if TYPE_CHECKING:
+    import psycopg
 
 BUSY_SECONDS = 30.0  # how long a writer waits for its turn
 IDLE_SECONDS = 20.0  # how long one may leave the server waiting in the middle of a transaction
@@ -166,15 +171,19 @@ def _engine(url: URL) -> Engine:
             f"The ledger {_place(url)} needs psycopg, which is not installed: pip install 'fieldcraft[postgresql]', or "
             "pip install 'psycopg[binary]'."
         )
-    engine = create_engine(
-        _open_url(url, "postgresql+fieldcraft", dict(url.query) | {"options": _options(url)}),
-        connect_args={"password": url.password} | _PATIENCE,
-        json_serializer=_json,
-        execution_options=OPTIONS,
-        max_overflow=-1,
-        pool_pre_ping=True,  # a server that was restarted is connected to again
-        use_native_hstore=False,
-    )
+    try:
+        engine = create_engine(
+            _open_url(url, "postgresql+fieldcraft", dict(url.query) | {"options": _options(url)}),
+            connect_args={"password": url.password, "client_encoding": "utf8"} | _PATIENCE,
+            json_serializer=_json,
+            execution_options=OPTIONS,
+            max_overflow=-1,
+            pool_pre_ping=True,  # a server that was restarted is connected to again
+            use_native_hstore=False,
+        )
+    except ArgumentError as error:
+        raise _no_option(_place(url), str(error)) from error
+    event.listen(engine, "connect", _require_utf8)
     event.listen(engine, "begin", _begin)
     _engines.add(engine)
     return engine
@@ -201,6 +210,17 @@ def _options(url: URL) -> str:
     }
     words = [given] if isinstance(given, str) else [*given]
     return " ".join([*words, *(f"-c {name}={value}" for name, value in ours.items())])
+
+
+def _require_utf8(connection: "psycopg.Connection[Any]", _record: ConnectionPoolEntry) -> None:
+    """Refuse a database that cannot keep every text."""
+    encoding, name = connection.info.parameter_status("server_encoding"), connection.info.dbname
+    if encoding != "UTF8":
+        connection.close()
+        raise LedgerError(
+            f"The ledger's database {name!r} keeps texts in {encoding}, in which not every text can be stored: "
+            "make another with createdb -E UTF8 -T template0. Nothing was written."
+        )
 
 
 def _begin(connection: Connection) -> None:
@@ -236,10 +256,15 @@ _BUSY = {
 }
 _REMEDIES = {
     "42501": "This user may not do that: grant it the rights, or name the user who owns the ledger.",
+    "3F000": "Make the schema that search_path in its URL names: CREATE SCHEMA. Nothing was written.",
     "25006": "It may only be read here: name the primary server, not a standby.",
     "53": "The server has run out of something: free some and repeat; nothing was lost.",
     "58": "The server's disk reports an error: check it, and repeat; nothing was written.",
 }
+_OPTION = re.compile(
+    "invalid (connection option|command-line argument|value for parameter)|invalid [a-z_]+ value|is not supported|"
+    "unrecognized configuration parameter|definition of service|(certificate|key) file|invalid integer value"
+)
 _WHILE_IT_STARTS = re.compile("database system is|too many (connections|clients)|connection slots")
 
 
@@ -265,6 +290,8 @@ def _explain(error: DBAPIError, place: str) -> LedgerError:
 
 def _not_connected(place: str, said: str) -> LedgerError:
     """The error for a failed connection; the driver then gives only the server's text and no code."""
+    if _OPTION.search(said):
+        return _no_option(place, said)
     refused = "FATAL" in said or "no password" in said
     if not refused or _WHILE_IT_STARTS.search(said):
         return _gone(place, said)
@@ -273,6 +300,13 @@ def _not_connected(place: str, said: str) -> LedgerError:
     return LedgerError(
         f"The server of the ledger {place} refused the connection: {said}. Check user, password (in the URL, "
         "PGPASSWORD or the file that PGPASSFILE names) and database."
+    )
+
+
+def _no_option(place: str, said: str) -> LedgerError:
+    return LedgerError(
+        f"The options of the ledger {place} are wrong: {said.rstrip('.')}. Mend what follows the ? of its URL "
+        "(`docs/operations.md`, 13). Nothing was written."
     )
 
 

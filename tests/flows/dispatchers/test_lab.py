@@ -249,6 +249,17 @@ def test_a_cancellation_that_cannot_be_told_takes_the_order_back_and_is_told_lat
     assert isinstance(dispatcher.poll(handle), Failed)
 
 
+def test_a_cancellation_waits_for_the_webhook_that_got_the_order(tmp_path, laboratory):
+    handle = lab(tmp_path, laboratory.url).submit(job())
+    with pytest.raises(NotDelivered, match="bench-0001-1 was sent to a webhook and FIELDCRAFT_LAB_URL names none now"):
+        lab(tmp_path).cancel(handle)
+    assert list((tmp_path / "bench/open").iterdir()) == []
+    assert list(lab(tmp_path).at_large()) == ["bench-0001-1"]
+    lab(tmp_path, laboratory.url).cancel(handle)
+    assert [body["event"] for _, body in laboratory.got] == ["order", "cancelled"]
+    assert lab(tmp_path).at_large() == {}
+
+
 def test_an_order_is_not_looked_for_in_another_folder_than_the_one_it_was_put_into(tmp_path):
     dispatcher = lab(tmp_path)
     handle = dispatcher.submit(job())

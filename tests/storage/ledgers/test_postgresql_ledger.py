@@ -106,6 +106,44 @@ def test_a_url_that_is_none_is_refused_and_never_quoted(url, said):
     assert "hush" not in str(caught.value) + repr(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("sslmod=require", 'invalid connection option "sslmod"'),
+        ("sslmode=banana", 'invalid sslmode value: "banana"'),
+        ("port=abc", "non-integer port"),
+        ("service=heat", 'definition of service "heat" not found'),
+        ("options=-c%20nosuch%3D1", 'unrecognized configuration parameter "nosuch"'),
+        ("options=-c%20work_mem%3Dmuch", 'invalid value for parameter "work_mem"'),
+        ("options=search_path%3Dlab", "invalid command-line argument"),
+    ],
+)
+def test_a_wrong_option_is_named_and_not_taken_for_a_dead_server(options, said):
+    with pytest.raises(LedgerError, match=f"The options of the ledger .* are wrong: .*{said}.*Mend what follows") as no:
+        open_ledger(f"{server().url()}&{options}", create=True)
+    assert type(no.value) is LedgerError
+
+
+def test_a_schema_that_is_not_there_is_told_to_be_made():
+    with pytest.raises(LedgerError, match="Make the schema that search_path in its URL names"):
+        open_ledger(server().url("nowhere"), create=True)
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_a_database_that_cannot_keep_every_text_is_refused(encoding):
+    name = f"in_{encoding.lower()}"
+    with server().connect() as connection:
+        connection.execute(f"CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")
+    with pytest.raises(LedgerError, match=f"{name!r} keeps texts in {encoding}.*createdb -E UTF8 -T template0"):
+        open_ledger(server().url(database=name), create=True)
+
+
+def test_texts_are_read_as_they_were_written_whatever_the_url_sets(tmp_path):
+    url, spec = f"{url_of(tmp_path)}&client_encoding=latin1", {"title": "Θ ≤ 5 K"}
+    open_ledger(url, create=True).create_campaign("heat", spec, digest_of(spec), {}, "test")
+    assert open_ledger(url).campaign("heat").spec == spec
+
+
 def test_a_server_that_does_not_answer_is_named_without_the_password():
     with pytest.raises(LedgerBusy, match=r"server of the ledger postgresql://ann@127.0.0.1:1/db does not answer") as no:
         open_ledger("postgresql://ann:hush@127.0.0.1:1/db?sslmode=prefer", create=True)
