@@ -123,7 +123,10 @@ class Backup:
             found = BackupManifest.model_validate_json(said)
         except ValidationError as error:
             problem = error.errors()[0]["msg"]
-            raise BackupError(f"{self.folder / MANIFEST} is damaged ({problem}). Use another copy of it.") from None
+            raise BackupError(
+                f"{self.folder / MANIFEST} is damaged ({problem}). Use another copy of the backup. Where the home "
+                "still lives, delete this file and make the backup again: what is whole in it is kept."
+            ) from None
         if found.format > BACKUP_FORMAT or not found.sum:
             raise BackupError(f"{self.folder} has backup format {found.format}; this fieldcraft reads {BACKUP_FORMAT}.")
         return found

@@ -9,6 +9,7 @@ the pipe to its parent closes (even if the parent was killed).
 import asyncio
 import logging
 import os
+import re
 import secrets
 import socket
 import sqlite3
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING
 from fieldcraft.flows.errors import FieldcraftError
 from fieldcraft.flows.machinery.collecting import as_usual, seldom
 from fieldcraft.storage.empty_databases import provide
-from fieldcraft.storage.text import without_password
+from fieldcraft.storage.text import one_line, without_password
 
 if TYPE_CHECKING:
     import httpx
@@ -62,6 +63,7 @@ START_S = 120.0
 _REFUSED_S = 10.0  # how long the user's own server may refuse connections; one that only is slow has START_S
 _LOOK_S = 5.0
 _DRAIN_S = 5.0  # for the events of flows that have ended
+_ERROR = re.compile(r"[\w.]+(Error|Exception): ")  # the last line of a traceback
 _LEAVE_S = 5.0  # for a server to end
 
 
@@ -79,6 +81,8 @@ class Server:
         self.begun = False
         # Prefect makes its home as soon as it is imported, but not that folder's parent: until ``begin`` there is none.
         self.home = home / "server"
+        self.log = self.home / "server.log"
+        self.logged = self.log.stat().st_size if self.log.exists() else 0  # by servers before this one
         self.before: dict[str, str | None] = {}
         if os.environ.get("PREFECT_API_URL"):
             return
@@ -121,13 +125,25 @@ class Server:
         assert self.child is not None  # it is gone
         from fieldcraft.storage.processes import signal_name
 
-        status, log = self.child.wait(), self.home / "server.log"
+        status, said = self.child.wait(), self._last_line()
         how = f"was killed by {signal_name(-status)}" if status < 0 else f"ended with status {status}"
-        why = f"; {log} may say why" if log.exists() else ""
+        why = f"; {self.log} says: {said.rstrip('.')}" if said else ""
         return FieldcraftError(
             f"The local Prefect server {how} {when}{why}. Nothing is lost: run the same command again. If that does "
             f"not help, delete {self.home}: nothing that counts is kept there."
         )
+
+    def _last_line(self) -> str:
+        """The last error that the child wrote into the log, or its last line; empty if it wrote none."""
+        try:
+            with self.log.open("rb") as log:
+                log.seek(self.logged)
+                text = log.read().decode(errors="replace")
+        except OSError:
+            return ""
+        lines = [one_line(line).strip() for line in text.split("\n") if line.strip()]
+        errors = [line for line in lines if _ERROR.match(line)]
+        return (errors or lines or [""])[-1]
 
     def ready(self) -> None:
         """Wait until the API answers.
@@ -159,7 +175,7 @@ class Server:
             raise self._ended("before it answered")
         if self.child is not None:
             raise FieldcraftError(
-                f"The local Prefect server did not answer within {START_S:.0f} s; {self.home}/server.log may say why. "
+                f"The local Prefect server did not answer within {START_S:.0f} s; {self.log} may say why. "
                 f"Nothing is lost: run the same command again. If that does not help, delete {self.home}: nothing that "
                 "counts is kept there."
             )

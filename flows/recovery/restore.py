@@ -22,7 +22,7 @@ from fieldcraft.storage.backups import LEDGER, RESTORED, Backup, BackupError, Ba
 from fieldcraft.storage.failpoints import commit_point
 from fieldcraft.storage.field_store.staging import copy_file
 from fieldcraft.storage.fields import FieldStore, fields_at
-from fieldcraft.storage.ledger import Ledger, NoLedger
+from fieldcraft.storage.ledger import Ledger, NoLedger, NotALedger
 from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import OUT, CampaignRecord, FieldRef, Trial, TrialState
 
@@ -92,6 +92,11 @@ def _require_no_ledger(settings: Settings) -> None:
         held = open_ledger(settings.ledger).campaigns()
     except NoLedger:
         return
+    except NotALedger as error:
+        raise InputError(
+            f"{settings.ledger_shown} stands where the ledger goes, and is none that can be read ({error}). Move it "
+            "away and restore again. Nothing was changed."
+        ) from None
     if held and settings.ledger_url is not None:
         raise InputError(
             f"The ledger {settings.ledger_shown} that FIELDCRAFT_LEDGER names holds {held[0].name!r} already, and it "

@@ -15,6 +15,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator, Sequence
+from contextlib import redirect_stdout
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from pathlib import Path
@@ -51,9 +52,14 @@ def is_plugin(module: str) -> bool:
     return module.startswith(_PREFIX)
 
 
+def loaded() -> set[Path]:
+    """Files of plug-in directories, helpers too, that this process has loaded."""
+    return {file for known in _sources.values() for file in known}
+
+
 def line_of(error: BaseException) -> str | None:
     """Last line of a plug-in's file in the traceback of an error, ``FILE, line N``; None where there is none."""
-    files = {str(file) for known in _sources.values() for file in known}
+    files = {str(file) for file in loaded()}
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
     return f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else None
 
@@ -106,6 +112,11 @@ class _Loader(SourceFileLoader):
         tree = _Imports(package, root, Path(self.path)).visit(ast.parse(source, self.path))
         code: CodeType = self.source_to_code(ast.fix_missing_locations(tree), self.path)
         return code
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the file; what it prints goes to standard error, since a command's answer is on standard output."""
+        with redirect_stdout(sys.stderr):
+            super().exec_module(module)
 
 
 class _Imports(ast.NodeTransformer):

@@ -1,7 +1,7 @@
 """``fieldcraft compare``: run the cells that a study lacks, show them in MLflow, and write the results."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from fieldcraft.flows.studies.scoring.results import results
 from fieldcraft.flows.studies.worker_pool import Heard, WorkerPool
 from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.campaign import Campaign
+from fieldcraft.flows.wiring.environment import changed_plugins
 
 INTERRUPTED = "the run was interrupted: the same command goes on"
 
@@ -164,6 +165,7 @@ class Study:
         return f"problems.{self.spec.problems.index(cell.problem)}.{place.removeprefix('algorithm.')}", rest
 
     def _require_unchanged(self, digests: Mapping[str, str]) -> None:
+        kinds = set[str]().union(*(_kinds(cell.campaign) for cell in cells_of(self.spec)))
         for cell in cells_of(self.spec):
             self.folder.require_whole(cell)
             self.folder.require_same(cell)
@@ -174,6 +176,15 @@ class Study:
                     f"{ended['digest'][:12]}; the file and this version of the code say {digests[cell.name][:12]}. "
                     "Delete its folder to run it anew, or give the study another name."
                 )
+            self._require_same_plugins(cell, ended, kinds)
+
+    def _require_same_plugins(self, cell: Cell, ended: Mapping[str, Any], kinds: Set[str]) -> None:
+        before = ended.get("environment", {}).get("plugins", {})
+        if changed := changed_plugins(before, self.settings.plugins, kinds - _kinds(cell.campaign)):
+            raise InputError(
+                f"{self.folder.home(cell)}: cell {cell.name!r} ended with another {changed[0]} than there is now. "
+                "Restore that file, delete the cell's folder to run it anew, or give the study another name."
+            )
 
     def _work(self, lock: int, heard: Heard, showing: Showing) -> bool:
         cells, limit = self.lacking(), self.spec.limit
@@ -209,6 +220,16 @@ class Study:
         draft.write_text(study_page(data), encoding="utf-8")
         os.replace(draft, page)
         return Ran(data, page, file, problem)
+
+
+def _kinds(part: Any) -> set[str]:
+    """All kinds that a campaign's data name."""
+    if isinstance(part, list):
+        return set[str]().union(*map(_kinds, part))
+    if not isinstance(part, dict):
+        return set()
+    own = {part["kind"]} if isinstance(part.get("kind"), str) else set()
+    return own.union(*map(_kinds, part.values()))
 
 
 def _require_answer(cell: Cell, campaign: Campaign) -> None:

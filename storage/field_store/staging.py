@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import itertools
 import os
@@ -281,9 +282,18 @@ def take(folder: Path, target: Path, path: Path, digest: str) -> bool:
 
 
 def copy_file(file: Path, target: Path) -> StoredFile:
-    """Copy one file, with the folders it needs, and flush it to the disk; returns its checksum as copied."""
+    """Copy one file, with the folders it needs, and flush it to the disk; returns its checksum as copied.
+
+    Raises:
+        OSError: it was not copied; where the disk is full, the error names ``target``.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(file, target)
+    try:
+        shutil.copyfile(file, target)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            error.filename, error.filename2 = str(target), None  # copyfile names the file that it reads
+        raise
     sync(target)
     sync(target.parent)
     return stored_file(target)

@@ -1,6 +1,7 @@
 """A Prefect server that ends before it serves, or that is slow: what is said of it, whenever that is."""
 
 import os
+import resource
 import signal
 import threading
 import time
@@ -53,6 +54,20 @@ def test_one_that_is_killed_while_it_starts_is_named_with_where_it_wrote(server,
     with pytest.raises(
         FieldcraftError, match=rf"SIGKILL before it answered.*run the same.*delete {tmp_path}/prefect/s"
     ):
+        server.ready()
+
+
+def test_one_that_ends_by_itself_is_named_with_the_error_that_it_wrote(tmp_path):
+    (tmp_path / "prefect" / "server").mkdir(parents=True)
+    (tmp_path / "prefect" / "server" / "server.log").write_text("OSError: of an earlier server\n")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))  # the kernel refuses its database, as a full disk does
+    try:
+        server = Server(tmp_path / "prefect")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with closing(server), pytest.raises(FieldcraftError, match=r"says: OSError: .*File too large.*Nothing is lost"):
+        server.begin()
         server.ready()
 
 

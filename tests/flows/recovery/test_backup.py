@@ -180,6 +180,29 @@ def test_a_home_that_has_a_ledger_is_never_restored_over(home, tmp_path):
     assert contents(home) == before
 
 
+def test_what_is_no_ledger_is_told_to_be_moved_away_and_left_alone(home, tmp_path):
+    back_up(at(home), tmp_path / "backup", ANA)
+    other = tmp_path / "other" / "ledger.sqlite"
+    other.parent.mkdir()
+    other.write_text("garbage " * 600)
+    with pytest.raises(InputError, match=r"stands where the ledger goes.*Move it away and restore again"):
+        restore(at(tmp_path / "other"), tmp_path / "backup", ANA)
+    assert other.read_text() == "garbage " * 600
+    other.rename(tmp_path / "garbage")
+    assert restore(at(tmp_path / "other"), tmp_path / "backup", ANA).campaigns == ("small",)
+
+
+def test_a_backup_whose_manifest_is_damaged_is_made_anew_as_the_message_says(home, tmp_path):
+    back_up(at(home), tmp_path / "backup", ANA)
+    manifest = tmp_path / "backup" / "manifest.json"
+    manifest.write_text("{")
+    with pytest.raises(BackupError, match="delete this file and make the backup again: what is whole in it is kept"):
+        back_up(at(home), tmp_path / "backup", ANA)
+    manifest.unlink()
+    assert back_up(at(home), tmp_path / "backup", ANA).copied == 0
+    Backup(tmp_path / "backup").verify()
+
+
 def test_a_ledger_that_holds_for_every_home_is_never_restored_over(home, tmp_path):
     back_up(at(home), tmp_path / "backup", ANA)
     settings = settings_from({"FIELDCRAFT_LEDGER": str(home / "ledger.sqlite")}, tmp_path / "new")

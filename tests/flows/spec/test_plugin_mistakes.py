@@ -1,5 +1,6 @@
 """What people forget when they write their first problem: one line with file, line and remedy, and exit 2."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -203,6 +204,14 @@ def test_without_a_mistake_it_is_a_problem(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(tmp_path / "mine"))
     assert main(["check", str(file), "--home", str(tmp_path / "home")]) == 0
     assert capsys.readouterr().err == ""
+
+
+def test_what_a_file_prints_when_it_is_loaded_does_not_mix_with_the_answer(tmp_path, capsys, monkeypatch):
+    file = rod(tmp_path, HEAD.replace("import numpy", "print('loaded')\nimport numpy") + RIGHT)
+    monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(tmp_path / "mine"))
+    assert main(["check", str(file), "--json", "--home", str(tmp_path / "home")]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out) and "loaded" in err
 
 
 def test_a_file_that_ends_the_program_or_cannot_be_read_is_one_line_too(tmp_path, capsys, monkeypatch):

@@ -1,6 +1,7 @@
 """Study files, cells, folders and what is computed from finished cells."""
 
 import dataclasses
+import hashlib
 import json
 import math
 import re
@@ -29,6 +30,7 @@ from fieldcraft.flows.studies.scoring.tests_and_ranks import adjusted, curve, me
 from fieldcraft.flows.studies.scoring.truth import measured
 from fieldcraft.flows.views.regret import optimum_of, regret_of
 from fieldcraft.flows.wiring.build import rewire, wire
+from fieldcraft.physics.problems import branin
 from fieldcraft.physics.problems.branin import Branin
 from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.trackers.mlflow_names import artifacts
@@ -301,6 +303,51 @@ def test_a_finished_cell_of_other_code_is_never_mixed_with_new_ones(tmp_path, mo
     spec, folder = filled(tmp_path, one, {"branin-gp-1": [1.0]})
     with pytest.raises(InputError, match=r"'branin-gp-1' ended as a campaign with the digest d; the file and this"):
         Study(spec, folder, settings_from({"FIELDCRAFT_MLFLOW": "off"}, tmp_path), 1).run(lambda cell, said: None)
+
+
+PLUGINS = """\
+name: s
+seeds: 1
+problems:
+  - {problem: {kind: mine}, sense: minimize, start: {n: 2}, budget: {trials: 2}}
+  - {problem: {kind: yours}, sense: minimize, start: {n: 2}, budget: {trials: 2}}
+algorithms: [{kind: sobol}]
+"""
+
+
+def test_a_finished_cell_of_a_plugin_that_was_changed_is_never_mixed_with_new_ones(tmp_path):
+    own = tmp_path / "own"
+    (own / "problems").mkdir(parents=True)
+    for name in ("mine", "yours", "unused"):
+        helper = "helper" if name == "mine" else "math"
+        text = f"import {helper}\nfrom dataclasses import dataclass\nfrom {branin.__name__} import Branin\n"
+        (own / "problems" / f"{name}.py").write_text(f"{text}@dataclass(frozen=True)\nclass Own(Branin): pass\n")
+    (own / "helper.py").write_text("SCALE = 1\n")
+    settings = settings_from({"FIELDCRAFT_MLFLOW": "off", "FIELDCRAFT_PLUGINS": str(own)}, tmp_path)
+    spec, folder = study(tmp_path, PLUGINS), StudyFolder(tmp_path / "out")
+    whole = Study(spec, folder, settings, 1)
+    sums = {str(file.relative_to(own)): hashlib.sha256(file.read_bytes()).hexdigest() for file in own.rglob("*.py")}
+    for name, digest in whole.digests().items():
+        (cell,) = (cell for cell in cells_of(spec) if cell.name == name)
+        folder.begin(cell)
+        ended = found(name, [1.0, 2.0], digest=digest, environment={"plugins": sums})
+        (folder.home(cell) / "result.json").write_text(json.dumps(ended))
+
+    def run() -> None:
+        whole.run(lambda cell, said: None)
+
+    run()
+    for file, cell in {"problems/mine.py": "mine-sobol-1", "problems/yours.py": "yours-sobol-1"}.items():
+        text = (own / file).read_text()
+        (own / file).write_text(text + "# changed\n")
+        with pytest.raises(InputError, match=rf"cell '{cell}' ended with another .*{file} than there is now\. Restore"):
+            run()
+        (own / file).write_text(text)
+    (own / "problems/unused.py").write_text("# of no campaign of this study\n")
+    run()
+    (own / "helper.py").write_text("SCALE = 2\n")
+    with pytest.raises(InputError, match=r"another .*helper\.py than there is now"):
+        run()
 
 
 def test_a_study_is_run_by_one_process_at_a_time(tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ import xarray as xr
 from shelves import Directory
 from stores import field, rewrite
 
-from fieldcraft.storage.field_store.staging import staged
+from fieldcraft.storage.field_store.staging import copy_file, staged
 from fieldcraft.storage.fields import DirectoryStore, FieldDamaged, FieldError, Sweep
 from fieldcraft.storage.records import FieldRef
 
@@ -39,6 +39,18 @@ def test_a_full_disk_publishes_nothing_and_says_so(local: DirectoryStore) -> Non
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert local.digests() == set() and list((local.root / ".staging").iterdir()) == []
     local.verify(local.write("heat-0001", noise))
+
+
+def test_a_copy_onto_a_full_disk_names_the_file_that_was_to_be_written(tmp_path: Path) -> None:
+    (tmp_path / "from").write_bytes(bytes(40_000))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+    try:
+        with pytest.raises(OSError, match="File too large") as refused:
+            copy_file(tmp_path / "from", tmp_path / "to" / "it")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (refused.value.filename, refused.value.filename2) == (str(tmp_path / "to" / "it"), None)
 
 
 def test_a_root_that_is_a_file_is_refused(tmp_path: Path) -> None:
