@@ -27,8 +27,10 @@ def remark(text: str, what: str) -> str:
         what: Name of the text, for the error.
 
     Raises:
-        InputError: it is longer, or holds a control character.
+        InputError: it is no text, longer, or holds a control character.
     """
+    if not isinstance(text, str):
+        raise InputError(f"The {what} is {text!r}: give a text. Nothing was changed.")
     if len(text) > LONGEST:
         raise InputError(f"The {what} has {len(text)} characters: keep it to {LONGEST}. Nothing was changed.")
     for place, character in enumerate(text):

@@ -21,14 +21,18 @@ from fieldcraft.flows.charts.series import Some
 from fieldcraft.storage.records import CampaignRecord
 
 
-def times(trials: Sequence[Some], trained: Mapping[int, float], work: str) -> Chart:
+def times(trials: Sequence[Some], trained: Mapping[int, float], work: str) -> Chart | None:
     """Seconds of each trial's simulation or experiment, and of the training that came before it; the latest ``MOST``.
+
+    None where no time was told.
 
     Args:
         trials: The trials, by number.
         trained: Seconds of training by iteration.
         work: Word for one attempt: simulation or experiment.
     """
+    if not any(trial.seconds for trial in trials) and not any(trained.values()):
+        return None
     first = {trial.iteration: trial.id for trial in reversed(trials)}
     before = {first[iteration]: seconds for iteration, seconds in trained.items() if iteration in first}
     shown = trials[-MOST:]

@@ -56,7 +56,7 @@ def _desk(options: argparse.Namespace, settings: Settings) -> int:
 
 def _mlflow(options: argparse.Namespace, settings: Settings) -> int:
     """Become MLflow's server, once the store knows where its artifacts lie: the home may have been copied here."""
-    from fieldcraft.storage.trackers.locations import relocate
+    from fieldcraft.storage.trackers.locations import relocate, require_store
 
     scheme, _, file = settings.mlflow.partition(":///")
     if scheme != "sqlite":
@@ -67,6 +67,7 @@ def _mlflow(options: argparse.Namespace, settings: Settings) -> int:
             f"There is no MLflow store at {file} yet: 'fieldcraft run' and 'fieldcraft export mlflow' make it. --home "
             "names another folder."
         )
+    require_store(settings.mlflow)
     moved = relocate(settings.mlflow)
     address = f"127.0.0.1:{options.port}"
     data = {"event": "serving", "address": f"http://{address}", "relocated": moved}

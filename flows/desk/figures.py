@@ -141,16 +141,14 @@ def _groups(board: Board, standing: Standing, wired: Campaign | None) -> Groups:
     notes = trainings(ledger, record.name)
     scores = evidence.scores({iteration: scores_of(told.metrics) for iteration, told in notes.items()})
     trained = {iteration: told.seconds for iteration, told in notes.items()}
+    timed = spending.times(trials, trained, "experiment" if by_people(record) else "simulation")
     return {
         "progress": several or [trace(record, trials, optimum, target)],
         "designs": [space.where(record, trials, _places(board.settings, record, whole or ()), optimum)] if done else [],
         "model": _predicted(record, whole or ()) + ([scores] if scores else []),
         "constraints": [margins, constraints.violation(record, trials)] if margins else [],
         "proofs": _proofs(record, whole or ()),
-        "cost": [
-            spending.cost(record, trials),
-            spending.times(trials, trained, "experiment" if by_people(record) else "simulation"),
-        ],
+        "cost": [spending.cost(record, trials), *([timed] if timed else [])],
     }
 
 

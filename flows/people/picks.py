@@ -26,7 +26,7 @@ class Wanted:
         version: Version of the trial that was seen, which a correction of its result changes; None for any.
 
     Raises:
-        InputError: none of them is given, or several.
+        InputError: none of them is given, or several, or ``knee`` is neither true nor false.
     """
 
     trial: Choice | None = None
@@ -35,6 +35,8 @@ class Wanted:
     version: int | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.knee, bool):
+            raise InputError(f"knee is {self.knee!r}: give True or False. Nothing was recorded.")
         if (self.trial is not None) + self.knee + (self.weights is not None) != 1:
             raise InputError("Give exactly one of a trial, the knee and weights. Nothing was recorded.")
 

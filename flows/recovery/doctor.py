@@ -16,6 +16,7 @@ from fieldcraft.flows.rules.unaccounted import begun, lost
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.campaign_file import Dispatch
 from fieldcraft.flows.text import counted, one_line
+from fieldcraft.flows.wiring.build import recorded
 from fieldcraft.flows.wiring.campaign import dispatcher_of
 from fieldcraft.flows.wiring.context import EMULATING, unfinished
 from fieldcraft.storage.fields import FieldDamaged, FieldStore, fields_at
@@ -62,6 +63,7 @@ def examine(settings: Settings) -> list[Finding]:
             used |= {mention.reference.digest for mention in mentioned}
             findings += _damaged(fields, mentioned)
             findings += _untrue(ledger, campaign)
+            findings += _other_code(campaign, settings)
             findings += _stuck(ledger, campaign, settings)
             findings += _waiting(ledger, campaign)
             findings += _leftover_work(ledger, campaign, settings)
@@ -134,6 +136,16 @@ def _untrue(ledger: Ledger, campaign: CampaignRecord) -> list[Finding]:
     ]
 
 
+def _other_code(campaign: CampaignRecord, settings: Settings) -> list[Finding]:
+    """The finding for a campaign that has not ended, if its problem is gone or no longer the one it was begun with."""
+    try:
+        if campaign.finished is None:
+            recorded(campaign, settings, algorithm=False)
+    except InputError as error:
+        return [Finding("kind", f"{campaign.name} cannot go on: {error}")]
+    return []
+
+
 def _stuck(ledger: Ledger, campaign: CampaignRecord, settings: Settings) -> list[Finding]:
     """Findings for trials that no process works on; none while a process makes passes over the campaign."""
     if ledger.holder(campaign.name) is not None:
@@ -141,7 +153,7 @@ def _stuck(ledger: Ledger, campaign: CampaignRecord, settings: Settings) -> list
     try:
         dispatcher = dispatcher_of(campaign.name, Dispatch.model_validate(campaign.spec["dispatcher"]), settings)
     except InputError as error:
-        return [Finding("kind", f"{campaign.name} cannot go on: {error}")]
+        return [Finding("kind", f"{campaign.name} cannot go on: {error}")] if campaign.finished else []
     out = ledger.trials(campaign.name, states={TrialState.STAGED, TrialState.RUNNING})
     return [finding for trial in out if (finding := _judged(dispatcher, trial)) is not None]
 

@@ -93,8 +93,8 @@ def field_charts(material: Material) -> list[Chart]:
     return [*([found] if found else []), *charts]
 
 
-def time_chart(material: Material) -> Chart:
-    """Seconds of every trial's simulation or experiment, and of the training before it."""
+def time_chart(material: Material) -> Chart | None:
+    """Seconds of every trial's simulation or experiment, and of the training before it; None where none was told."""
     trained = {iteration: said.seconds for iteration, said in material.trained.items()}
     return spending.times(material.trials, trained, material.work)
 

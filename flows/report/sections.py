@@ -363,8 +363,8 @@ def time_section(material: Material) -> Markup | None:
     caption = (
         f"Time of every trial's {material.work}, all its attempts together, and of the training that came before it."
     )
-    timed = any(trial.seconds for trial in material.trials) or _trained_s(material) > 0
-    shown = chart(time_chart(material), caption) if timed else note("No time was told.")
+    timed = time_chart(material)
+    shown = chart(timed, caption) if timed else note("No time was told.")
     spent = cost_chart(material)
     more = chart(spent, "Cost of all attempts up to each trial.") if spent else None
     return section(

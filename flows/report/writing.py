@@ -105,4 +105,6 @@ def _attached(
         run = tracker(settings).attach(ledger, campaign.name, file, "report.html")
     except TrackingError as error:
         return None, str(error)
+    if run is None and ledger.tracked(campaign.name).get("campaign"):
+        return None, "the campaign's run was deleted there: restore it in MLflow, then run this again"
     return run, None if run else "the campaign is not shown there; run `fieldcraft export mlflow`, then this again"

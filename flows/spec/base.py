@@ -26,6 +26,11 @@ _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 _MISSING = ("missing", "missing_argument")
 _WORD = re.compile("'([^']*)'")
 _RUN = re.compile(rf"\S{{{QUOTED + 1},}}")  # a value that a message of a kind's own quotes
+_PLAINLY = {  # pydantic's words for kinds of values
+    "tuple_type": "Input should be a valid list",
+    "dict_type": "Input should be a valid mapping of keys to values",
+    "model_type": "Input should be a valid mapping of keys to values",
+}
 _WHOLE = 2**63
 _SUCH_AS = {"algorithm.start": ", such as start: {n: 5}"}
 STORED = "stored"
@@ -188,7 +193,7 @@ def _told(path: str, fault: Any, more: Sequence[str], keys: Sequence[str]) -> st
         return f"{shown(path)}: unknown key {quoted(wrong)}.{hint}"
     if fault["type"] in _MISSING:
         return f"{shown(path)}: missing. Give it{_SUCH_AS.get(shown(path), '')}."
-    given, first = fault["input"], fault["msg"].removeprefix("Value error, ")
+    given, first = fault["input"], _PLAINLY.get(fault["type"], fault["msg"].removeprefix("Value error, "))
     if fault["type"] == "int_parsing_size":
         first = "it is out of reach for a whole number. Give a smaller one"
     others = (other[:1].lower() + other[1:] for other in more)

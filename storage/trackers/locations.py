@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from fieldcraft.storage.trackers.errors import TrackingError
 from fieldcraft.storage.trackers.mlflow_names import artifacts
 
 _LET = (
@@ -43,6 +44,23 @@ def _displaced(connection: sqlite3.Connection, uri: str) -> Iterator[tuple[int, 
             continue  # the second is another one's: its artifacts were never put beside the store
         if _path(beside).exists() or not _path(place).exists():
             yield number, place, beside
+
+
+def require_store(uri: str) -> None:
+    """Accept a store on a disk that MLflow can serve.
+
+    Raises:
+        TrackingError: its file is not MLflow's, or cannot be read.
+    """
+    file = Path(uri.partition(":///")[2])
+    try:
+        with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as connection:
+            connection.execute("SELECT count(*) FROM experiments, runs, alembic_version").fetchone()
+    except sqlite3.Error as error:
+        raise TrackingError(
+            f"{file} is no MLflow store that can be read ({error}). Move it away: 'fieldcraft repair' and then "
+            "'fieldcraft export mlflow' make it again from the ledger."
+        ) from None
 
 
 def relocate(uri: str) -> int:

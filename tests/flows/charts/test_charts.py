@@ -223,6 +223,9 @@ def test_predictions_stand_against_results_with_two_standard_deviations():
 def test_time_cost_scores_and_curves_are_those_told():
     time = valid(spending.times(trials(1.0, 2.0, 3.0), {1: 7.0}, "simulation"))
     assert [each["y"] for each in time.data] == [[3.0, 3.0, 3.0], [0.0, 7.0, 0.0]]
+    untold = [trial._replace(seconds=None) for trial in trials(1.0, 2.0)]
+    assert spending.times(untold, {1: 0.0}, "experiment") is None
+    assert spending.times(untold, {1: 7.0}, "experiment") is not None
     cost = valid(spending.cost(campaign("f"), trials(1.0, 2.0, 3.0)))
     assert cost.data[0]["y"] == [2.0, 4.0, 6.0]
     assert cost.layout["yaxis"]["range"][1] > 40.0 == cost.layout["shapes"][0]["y0"]

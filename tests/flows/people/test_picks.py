@@ -146,6 +146,21 @@ def test_a_pick_that_cannot_be_is_one_error_and_records_nothing(pair, monkeypatc
     assert open_ledger(pair.settings.ledger).picked("pair") is None
 
 
+@pytest.mark.parametrize(
+    ("words", "match"),
+    [
+        ({"knee": True, "why": 5}, "The reason is 5: give a text"),
+        ({"knee": True, "why": None}, "The reason is None: give a text"),
+        ({"knee": "yes", "why": "x"}, "knee is 'yes': give True or False"),
+        ({"knee": 1, "why": "x"}, "knee is 1: give True or False"),
+    ],
+)
+def test_a_pick_in_python_of_another_type_is_one_error_too(pair, words, match):
+    with pytest.raises(InputError, match=match):
+        fc.campaign("pair", home=pair.settings.home).pick(**words)
+    assert open_ledger(pair.settings.ledger).picked("pair") is None
+
+
 def test_a_pick_is_recorded_and_shown_in_status_report_and_python(pair, tmp_path):
     assert pair.run("pick", "pair", "pair-0001", "--why", "cheap")[0] == 0
     code, out, _ = pair.run("pick", "pair", "--knee", "--why", "little is gained beyond")

@@ -228,6 +228,26 @@ def test_a_dispatcher_whose_file_is_gone_is_named_and_the_rest_is_still_looked_a
     assert findings[0][1].startswith("other cannot go on: dispatcher.kind: No kind 'cluster' in dispatchers.")
 
 
+def test_a_problem_that_is_no_longer_the_one_of_the_campaign_is_named_until_the_campaign_has_ended(finished, capsys):
+    home = finished / "home"
+    ledger = open_ledger(home / "ledger.sqlite")
+    first = ledger.campaign("small")
+    (output,) = first.environment["outputs"]
+    spec = {**first.spec, "name": "other"}
+    ledger.create_campaign(
+        "other", spec, digest_of(spec), {**first.environment, "outputs": [output | {"unit": "K"}]}, "t"
+    )
+    gone = {**first.spec, "name": "third", "problem": {"kind": "lost"}}
+    ledger.create_campaign("third", gone, digest_of(gone), first.environment, "t")
+    kinds, texts = zip(*found(home, capsys), strict=True)
+    assert kinds == ("kind", "kind")
+    assert texts[0].startswith("other cannot go on: Campaign 'other' was begun with the outputs ")
+    assert texts[1].startswith("third cannot go on: problem.kind: No kind 'lost' in problems.")
+    for name in ("other", "third"):
+        ledger.finish(name, "given up", "t")
+    assert all(kind == "waiting" for kind, _ in found(home, capsys))
+
+
 def test_trials_of_a_campaign_that_is_being_worked_on_are_left_alone(finished, capsys):
     home = finished / "home"
     ledger, _ = waiting(home)

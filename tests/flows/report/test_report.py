@@ -532,6 +532,9 @@ def test_a_report_is_attached_to_the_run_in_mlflow_once_that_is_there(finished, 
     assert [link["href"] for link in Read(file.read_text(encoding="utf-8")).all("a")] == [
         f"http://127.0.0.1:5000/#/runs/{said['mlflow']}"
     ]
+    client.delete_run(said["mlflow"])
+    assert main(words) == 0
+    assert "was deleted there: restore it in MLflow" in json.loads(capsys.readouterr().out)["problem"]
     monkeypatch.setenv("FIELDCRAFT_MLFLOW", "http://ana:secret@127.0.0.1:9/")  # where nothing answers
     assert main(words) == 0
     assert [link["href"] for link in Read(file.read_text(encoding="utf-8")).all("a")] == [

@@ -102,6 +102,7 @@ def test_the_cells_of_a_seed_are_the_same_campaign_but_for_name_and_algorithm(tm
         ("label: gp", "label: sobol", r"two algorithms are labelled 'sobol'"),
         ("seeds: 1}", "algorithms: [sobel]}", r"labelled 'sobel'\. Did you mean 'sobol'\? Known: sobol, gp"),
         ("seeds: 1}", "algorithms: []}", r"problems\.twice\.algorithms is empty"),
+        ("- {kind: sobol}\n", "sobol\n#", r"algorithms: Input should be a valid list \(given: '"),
         ("seeds: 3", "reference: ei", r"reference: no algorithm is labelled 'ei'"),
         ("seeds: 3", "seeds: 0", r"seeds: Input should be greater than or equal to 1 \(given: 0\)"),
         ("seeds: 3", "limit: {core_hour: 1}", r"limit.core_hour: unknown key 'core_hour'\. Did you mean 'core_hours'"),

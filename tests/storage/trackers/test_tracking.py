@@ -33,7 +33,7 @@ from fieldcraft.storage.records import (
     digest_of,
 )
 from fieldcraft.storage.trackers.campaigns import COMMIT_POINTS, Objective, Tracker, TrackingError
-from fieldcraft.storage.trackers.locations import displaced, relocate
+from fieldcraft.storage.trackers.locations import displaced, relocate, require_store
 from fieldcraft.storage.trackers.runs import NESTED, PARENT, CampaignRuns
 from fieldcraft.storage.trackers.studies import CellRun, show_cell
 
@@ -783,6 +783,13 @@ def move(home: Path, to: Path) -> Path:
     return to
 
 
+@pytest.mark.parametrize("content", [b"not a database, but long enough to be one" * 20, b""])
+def test_what_is_no_store_of_mlflow_is_one_line_with_the_way_on(tmp_path, content):
+    (tmp_path / "mlflow.db").write_bytes(content)
+    with pytest.raises(TrackingError, match=r"mlflow\.db is no MLflow store that can be read .*Move it away"):
+        require_store(f"sqlite:///{tmp_path}/mlflow.db")
+
+
 def test_a_home_that_was_copied_elsewhere_finds_its_artifacts_there(tmp_path: Path, empty_mlflow: Path) -> None:
     home = tmp_path / "a home"
     home.mkdir()
@@ -794,6 +801,7 @@ def test_a_home_that_was_copied_elsewhere_finds_its_artifacts_there(tmp_path: Pa
     close_idle()
     new = move(home, tmp_path / "elsewhere")
     uri = f"sqlite:///{new / 'mlflow.db'}"
+    require_store(uri)
     assert len(displaced(uri)) == 2
     tracker = Tracker(uri, fields_at(new / "fields"), lambda campaign: OBJECTIVE)
     assert tracker.export(open_ledger(new / "ledger.db")) == 0 and not displaced(uri)
