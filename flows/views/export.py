@@ -23,6 +23,7 @@ from fieldcraft.flows.text import one_line, printable
 from fieldcraft.flows.views.data import corrections
 from fieldcraft.flows.views.regret import known_regret
 from fieldcraft.flows.wiring.observations import standing
+from fieldcraft.storage.field_store.staging import require_new
 from fieldcraft.storage.fields import FieldDamaged, FieldStore, fields_at
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.objective import Objective
@@ -143,6 +144,7 @@ def export_fields(ledger: Ledger, fields: FieldStore, name: str, folder: Path) -
     Raises:
         storage.fields.FieldError: there is none, all are damaged, they differ in shape, or ``folder`` exists.
     """
+    require_new(folder)  # before the fields are read, which may take long
     done = ledger.trials(name, states={TrialState.COMPLETED})
     refs = {trial.id: trial.field for trial in done if trial.field and trial.level is None}
     faults = {}

@@ -281,6 +281,16 @@ def take(folder: Path, target: Path, path: Path, digest: str) -> bool:
     return True
 
 
+def require_new(path: Path) -> None:
+    """Accept a place for an export.
+
+    Raises:
+        FieldError: something is there.
+    """
+    if path.exists():
+        raise FieldError(f"{path} exists. Remove it or export to another path.")
+
+
 def copy_file(file: Path, target: Path) -> StoredFile:
     """Copy one file, with the folders it needs, and flush it to the disk; returns its checksum as copied.
 

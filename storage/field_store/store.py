@@ -19,7 +19,7 @@ from fieldcraft.storage.field_store.folder import Folder, LocalFolder, is_sound
 from fieldcraft.storage.field_store.labels import CONVENTIONS
 from fieldcraft.storage.field_store.opened import Opened, load
 from fieldcraft.storage.field_store.stacking import stacked
-from fieldcraft.storage.field_store.staging import FieldDamaged, FieldError, damaged, disk, staged
+from fieldcraft.storage.field_store.staging import FieldDamaged, FieldError, damaged, disk, require_new, staged
 from fieldcraft.storage.records import FieldRef
 
 if TYPE_CHECKING:
@@ -183,16 +183,14 @@ class FieldStore(ABC):
         Raises:
             FieldError: ``path`` exists, the fields cannot be stacked, or the disk refused.
         """
+        require_new(path)
         dataset = self.stack(refs)
-        with disk(path):
-            if path.exists():
-                raise FieldError(f"{path} exists. Remove it or export to another path.")
-            with staged(path.parent, path.name) as staging:
-                dataset.assign_attrs({**CONVENTIONS, **dataset.attrs}).to_zarr(
-                    staging / GROUP, zarr_format=3, consolidated=False
-                )
-                consolidate(staging / GROUP)
-                os.rename(staging / GROUP, path)
+        with disk(path), staged(path.parent, path.name) as staging:
+            dataset.assign_attrs({**CONVENTIONS, **dataset.attrs}).to_zarr(
+                staging / GROUP, zarr_format=3, consolidated=False
+            )
+            consolidate(staging / GROUP)
+            os.rename(staging / GROUP, path)
 
     def verify(self, ref: FieldRef) -> None:
         """Check a field file by file, and its content against its address.

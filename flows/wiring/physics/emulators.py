@@ -277,6 +277,7 @@ def require_regret(campaign: "Campaign") -> None:
         "the surrogate proves none: use reduced_basis, or auto": Capability.BOUNDS_REGRET
         not in provided(campaign.algorithm.surrogate),
         "the problem states no discrete equations (`discrete`)": type(problem).discrete is Problem.discrete,
+        "its discrete equations state no stiffness `above`, by which a bound is found": _no_majorant(campaign),
         "a lower bound says nothing of the largest value": campaign.objective.maximize,
         "results must satisfy constraints": len(problem.outputs) > 1,
         "noise is added to the results, and fields have none": campaign.noise_sd > 0,
@@ -287,6 +288,16 @@ def require_regret(campaign: "Campaign") -> None:
             f"stop.certified_regret: {share:g} is to be proven by the problem's equations, and {'; '.join(reasons)}. "
             "Stop by no_improvement, which needs no proof."
         )
+
+
+def _no_majorant(campaign: "Campaign") -> bool:
+    """True if the problem's discrete equations of a design, on the equation's own cells, state no ``above``."""
+    problem, space = campaign.problem, campaign.space
+    with asked(type(problem), "state its discrete equations"):
+        if problem.parametric is None or any(space.discrete):
+            return False
+        found = problem.discrete(space.values(space.sample(1, np.random.default_rng(_SEED))), problem.parametric.cells)
+    return found is not None and found.above is None
 
 
 def require_stated(problem: Problem) -> None:

@@ -383,6 +383,8 @@ def test_fields_are_exported_without_the_damaged_ones_which_are_named(finished, 
     error = refused(capsys, "export", "small", "--fields", f"{out}.3", "--home", home)
     assert "All 3 fields of small are damaged, so none was exported" in error
     assert not Path(f"{out}.3").exists()
+    # No field is read where the place is taken.
+    assert f"{out} exists" in refused(capsys, "export", "small", "--fields", out, "--home", home)
 
 
 def test_where_a_copy_cannot_be_written_nothing_is_left(finished, capsys):

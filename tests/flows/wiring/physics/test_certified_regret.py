@@ -126,6 +126,23 @@ def test_a_rule_that_nothing_can_prove_is_refused(changes, reason):
         wire(parse({**BAR, **changes}, "bar.yaml"), settings_from({}))
 
 
+def test_a_rule_whose_problem_states_no_majorant_is_refused(tmp_path):
+    (tmp_path / "problems").mkdir()
+    (tmp_path / "problems" / "plain.py").write_text(
+        "from dataclasses import dataclass, replace\n"
+        "from fieldcraft.physics.problems.cantilever_profile import CantileverProfile\n"
+        "@dataclass(frozen=True)\n"
+        "class Plain(CantileverProfile):\n"
+        "    def discrete(self, designs, cells):\n"
+        "        return replace(super().discrete(designs, cells), above=None)\n"
+    )
+    with pytest.raises(InputError, match=r"stop.certified_regret: 0.01 .*state no stiffness `above`"):
+        wire(
+            parse({**BAR, "problem": {"kind": "plain"}}, "bar.yaml"),
+            settings_from({"FIELDCRAFT_PLUGINS": str(tmp_path)}),
+        )
+
+
 def test_a_check_says_who_projects_the_equations(tmp_path, capsys):
     file = tmp_path / "bar.yaml"
     file.write_text(yaml.safe_dump(BAR))
