@@ -6,6 +6,7 @@ from typing import Any, Literal
 from fieldcraft.flows.analysis.picks import picked_data
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.identity import acting
+from fieldcraft.flows.notebook.arguments import mapping, names
 from fieldcraft.flows.people import decisions, interventions
 from fieldcraft.flows.people.picks import Wanted, pick
 from fieldcraft.flows.rules.trial_labels import Choice
@@ -56,10 +57,10 @@ class DecidedCampaign:
             identity.Refused: the current user may not decide so.
         """
         person, ledger, settings = acting(self._settings, "decide"), self._ledger, self._settings
-        names = [trials] if isinstance(trials, str) else [str(trial) for trial in trials]
-        if unseen := [name for name in names if name not in self._seen]:
+        given = names("decide: trials", trials)
+        if unseen := [name for name in given if name not in self._seen]:
             raise InputError(f"decide: {', '.join(unseen)} was not shown here: look at ask() or trials first.")
-        choices = [self._seen[name] for name in names]
+        choices = [self._seen[name] for name in given]
         if (design is None) == (verb == "edit"):
             raise InputError("decide: design is for 'edit', which needs it: give the new values of variables.")
         if verb == "approve":
@@ -67,7 +68,7 @@ class DecidedCampaign:
         elif verb == "reject":
             done = decisions.reject(ledger, person, choices, reason)
         elif verb == "edit":
-            new = {name: str(value) for name, value in (design or {}).items()}
+            new = {name: str(value) for name, value in mapping("decide: design", design).items()}
             done = tuple(decisions.edit(ledger, settings, person, choice, new, reason)[1] for choice in choices)
         elif verb == "retry":
             done = tuple(interventions.retry(ledger, settings, person, choice.word, reason) for choice in choices)

@@ -16,6 +16,7 @@ from fieldcraft.flows.errors import FieldcraftError, InputError
 from fieldcraft.flows.files.tables import Measurement, number
 from fieldcraft.flows.identity import acting
 from fieldcraft.flows.machinery.progress import listening
+from fieldcraft.flows.notebook.arguments import as_run, count
 from fieldcraft.flows.notebook.card import card, parts
 from fieldcraft.flows.notebook.decided_campaign import DecidedCampaign
 from fieldcraft.flows.notebook.passes import pass_lease, shown
@@ -85,15 +86,14 @@ class OpenCampaign(DecidedCampaign):
             campaign has ended.
 
         Raises:
-            InputError: n is less than 1, or no person does its experiments: ``run`` makes them.
+            InputError: n is no whole number of at least 1, or no person does its experiments: ``run`` makes them.
             identity.Refused: the current user may not make passes.
         """
         return self._asked(n, directly)
 
     def _asked(self, n: int, call: Caller) -> "pd.DataFrame":
         acting(self._settings, "operate")
-        if n < 1:
-            raise InputError(f"ask: {n} designs are none: ask for at least 1.")
+        n = count("ask: n", n)
         site = site_for(self._settings, self.name)
         if not site.campaign.dispatcher.by_people:
             raise InputError(
@@ -150,6 +150,8 @@ class OpenCampaign(DecidedCampaign):
             InputError: the trial is unknown or was not sent, or a value, a name, a unit or the field is wrong.
         """
         person, site = acting(self._settings, "operate"), site_for(self._settings, self.name)
+        if not isinstance(trial, str):
+            raise InputError(f"tell: trial is {trial!r}: give the id of one trial. Nothing was recorded.")
         if (told := known_trial(site.ledger, trial)).campaign != self.name:
             raise InputError(f"{trial} is a trial of {told.campaign!r}, not of {self.name!r}. Nothing was recorded.")
         if results is None:
@@ -160,7 +162,7 @@ class OpenCampaign(DecidedCampaign):
                 trial=trial,
                 values=self._named(site, results),
                 sd={} if sd is None else self._named(site, sd),
-                ran=dict(ran or {}),
+                ran=as_run(site.campaign.problem.space, ran or {}),
                 field=field if field is None or isinstance(field, Path) else _file(field, Path(folder)),
                 note=note,
             )
@@ -205,8 +207,12 @@ class OpenCampaign(DecidedCampaign):
         Raises:
             Unfinished: the campaign waits for a person.
             FieldcraftError: Prefect's server does not answer.
-            InputError: people do its experiments and no function is given, or the reverse.
+            InputError: people do its experiments and no function is given, or the reverse; it returns no result; or
+                ``trials`` is no whole number of at least 1.
         """
+        if simulate is not None and not callable(simulate):
+            raise InputError(f"run: simulate is {simulate!r}: give a function of a design.")
+        trials = trials if trials is None else count("run: trials", trials)
         by_people = site_for(self._settings, self.name).campaign.dispatcher.by_people
         if by_people == (simulate is None):
             raise InputError(
@@ -244,12 +250,12 @@ class OpenCampaign(DecidedCampaign):
 
     def _tell_simulated(self, trial: str, found: Any) -> None:
         """Record what a function returned; fields are read by the problem."""
-        if not hasattr(found, "data_vars"):
+        if found is None:
+            raise InputError(f"{trial}: simulate returned None: let it return a number, a mapping or a dataset.")
+        if hasattr(found, "data_vars"):
+            self.tell(trial, {}, field=found)
+        else:
             self.tell(trial, found)
-            return
-        site = site_for(self._settings, self.name)
-        outputs = site.campaign.problem.evaluate(site.ledger.trial(trial).design, found)
-        self.tell(trial, outputs, field=found)
 
     def _run(self, most: int | None, call: Caller) -> Generator[None, None, None]:
         done, ledger = 0, self._ledger
@@ -343,6 +349,8 @@ class OpenCampaign(DecidedCampaign):
 
 def _file(field: "xr.Dataset", folder: Path) -> Path:
     """A dataset as a netCDF file, which is then checked as any file that people hand in."""
+    if not hasattr(field, "to_netcdf"):
+        raise InputError(f"tell: field is {field!r}: give a dataset, or the file as a Path. Nothing was recorded.")
     file = folder / "field.nc"
     try:
         field.to_netcdf(file, engine="h5netcdf")

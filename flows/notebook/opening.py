@@ -8,6 +8,7 @@ from typing import Any
 from fieldcraft.flows.commands.shared import campaign_of
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.files.yaml_data import Page, read_page
+from fieldcraft.flows.notebook.arguments import mapping, names
 from fieldcraft.flows.notebook.open_campaign import OpenCampaign
 from fieldcraft.flows.settings import Settings, settings_from
 from fieldcraft.flows.wiring.campaign_file import campaign_on
@@ -66,7 +67,7 @@ def campaign(
     if "problem" not in further:
         stated["problem"] = {"kind": "declared", "variables": _variables(space or {}), "results": results}
     elif space is not None:
-        stated["space"] = {variable: list(bounds) for variable, bounds in space.items()}
+        stated["space"] = {variable: list(bounds) for variable, bounds in mapping("space", space).items()}
     stated["algorithm"] = {"kind": "gp_ehvi" if len(several) > 1 else "auto"}
     if "simulator" not in further:
         stated["dispatcher"] = {"kind": "lab"}
@@ -94,7 +95,7 @@ def _nothing_beside(file: str | Path, *given: Any) -> None:
 
 
 def _variables(space: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [{"name": name, **_variable(name, stated)} for name, stated in space.items()]
+    return [{"name": name, **_variable(name, stated)} for name, stated in mapping("space", space).items()]
 
 
 def _variable(name: str, stated: Any) -> dict[str, Any]:
@@ -116,4 +117,5 @@ def _variable(name: str, stated: Any) -> dict[str, Any]:
 def _results(named: Measured | None) -> list[dict[str, str]]:
     if isinstance(named, Mapping):
         return [{"name": name, "unit": unit} for name, unit in named.items()]
-    return [{"name": name} for name in ([named] if isinstance(named, str) else named or ())]
+    given = () if named is None else named
+    return [{"name": name} for name in names("minimize, maximize or constraints", given)]

@@ -255,6 +255,43 @@ def test_a_slip_is_no_result(rod, told, said):
     assert campaign.trials.spread.isna().all()
 
 
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda rod, trial: rod.ask("3"), "ask: n is '3': give a whole number of at least 1"),
+        (lambda rod, trial: rod.ask(1.5), "ask: n is 1.5: give"),
+        (lambda rod, trial: rod.ask(True), "ask: n is True: give"),
+        (lambda rod, trial: rod.ask(0), "ask: n is 0: give"),
+        (lambda rod, trial: rod.tell(1, 2.0), "tell: trial is 1: give the id of one trial"),
+        (lambda rod, trial: rod.tell([trial], 2.0), "give the id of one trial"),
+        (lambda rod, trial: rod.tell(trial, 2.0, ran=[1]), r"tell: ran is \[1\]: give a mapping"),
+        (lambda rod, trial: rod.tell(trial, 2.0, ran={"x": None}), "tell: x is 'None', no number"),
+        (
+            lambda rod, trial: rod.tell(trial, 2.0, field="rod.nc"),
+            "field is 'rod.nc': give a dataset, or the file as a P",
+        ),
+        (lambda rod, trial: rod.tell(trial, 2.0, note=5), "The note is 5: give a text"),
+        (lambda rod, trial: rod.tell(trial, None, reason=5), "The reason is 5: give a text"),
+        (lambda rod, trial: rod.decide(None, "approve"), "decide: trials is None: give a name, or several"),
+        (lambda rod, trial: rod.decide(trial, "edit", design="x=1"), "decide: design is 'x=1': give a mapping"),
+        (lambda rod, trial: rod.run(5), "run: simulate is 5: give a function"),
+        (lambda rod, trial: rod.run(lambda design: 1.0, trials=0), "run: trials is 0: give a whole number"),
+        (lambda rod, trial: rod.run(lambda design: 1.0, trials="3"), "run: trials is '3': give"),
+        (lambda rod, trial: rod.run(lambda design: None, trials=1), "simulate returned None: let it return a number"),
+        (
+            lambda rod, trial: rod.run(lambda design: xr.Dataset({"other": 1.0}), trials=1),
+            "cannot read its outputs from the field: .*gave no 'spread'",
+        ),
+    ],
+)
+def test_a_call_with_a_value_of_another_kind_is_one_error_and_records_nothing(rod, call, said):
+    campaign = rod()
+    (trial,) = campaign.ask().index
+    with pytest.raises(InputError, match=said):
+        call(campaign, trial)
+    assert campaign.trials.spread.isna().all() and len(campaign.trials) == 1
+
+
 @pytest.mark.parametrize("told", [2, 2.0, "2.0", np.float32(2.0), np.array([2.0]), np.array(2), {"spread": "2"}])
 def test_a_number_may_be_told_as_a_text_or_an_array_of_one(rod, told):
     campaign = rod()
@@ -466,6 +503,9 @@ def test_the_card_has_the_state_and_the_trace_and_no_markup_of_a_name(tmp_path):
         ({"space": {"x": 3}}, r"x is 3: give \(low, high\)"),
         ({"space": {"x": [1, 2, 3]}}, r"x is \[1, 2, 3\]: .* Levels that are numbers are written as words"),
         ({"space": {"x": [True, False]}}, r"x is \[True, False\]: give"),
+        ({"space": ["x"]}, r"space is \['x'\]: give a mapping of names to values"),
+        ({"minimize": 5}, "minimize, maximize or constraints is 5: give a name, or several"),
+        ({"constraints": [2]}, "minimize, maximize or constraints is 2: give a name, or several"),
         ({"budgt": 3}, "unknown key 'budgt'. Did you mean 'budget'"),
         ({"problem": {"kind": "branin"}, "space": None}, "the results are spread, and the problem's value"),
     ],
