@@ -79,7 +79,11 @@ def readings_of(stated: ParametricEquation, fields: "xr.Dataset") -> Readings | 
 def _column(fields: "xr.Dataset", name: str, of: str) -> Array:
     if name not in fields or fields[name].dims != (PLACE,):
         said = f"it has the dimensions {fields[name].dims}" if name in fields else "there is none"
-        raise ValueError(f"{of} need {name!r} along {PLACE!r}, and {said}: give one number for each place")
+        column = f"{name.removesuffix(NOISE)} sd" if name.endswith(NOISE) else name
+        raise ValueError(
+            f"{of} need {name!r} along {PLACE!r}, in a table the column {column!r}, and {said}: give one number for "
+            "each place"
+        )
     if fields[name].dtype.kind not in "fiu":
         raise ValueError(f"{name!r} has the type {fields[name].dtype}: give real numbers")
     values = np.asarray(fields[name].values, dtype=np.float64)

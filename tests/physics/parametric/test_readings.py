@@ -31,8 +31,14 @@ def test_a_field_on_cells_holds_no_readings():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"y": None}, "the readings of 'temperature' need 'y' along 'place', and there is none"),
-        ({"temperature_sd": None}, "need 'temperature_sd' along 'place', and there is none: give one number for each"),
+        (
+            {"y": None},
+            "the readings of 'temperature' need 'y' along 'place', in a table the column 'y', and there is none",
+        ),
+        (
+            {"temperature_sd": None},
+            "need 'temperature_sd' along 'place', in a table the column 'temperature sd', and there is none: give",
+        ),
         ({"y": [20.0, 80.5]}, "reading 2 is at y = 80.5 mm, and the domain goes from 0 to 80: give places within it"),
         ({"temperature_sd": [0.5, 0.0]}, "'temperature_sd' of reading 2 is 0: give the standard deviation"),
         ({"temperature": [np.nan, 55.0]}, "'temperature' of reading 1 is nan: give a finite number, or leave it out"),

@@ -116,7 +116,10 @@ def test_an_algorithm_without_an_emulator_reads_none(tmp_path, monkeypatch):
     ("table", "said"),
     [
         ("s [m],rise [K],rise sd [K]\n0.5,1.0,0.1\n1.5,1.0,0.1\n", "reading 2 is at s = 1.5 m, and the domain goes"),
-        ("s [m],rise [K]\n0.5,1.0\n", "need 'rise_sd' along 'place', and there is none"),
+        (
+            "s [m],rise [K]\n0.5,1.0\n",
+            "need 'rise_sd' along 'place', in a table the column 'rise sd', and there is none",
+        ),
         ("s [m],temp [K],temp sd [K]\n0.5,1,1\n", "they are of 'temp', 'temp_sd', and the equation is of rise"),
         ("s [m]\n0.5\n", "they are of nothing, and the equation is of rise"),
         ("s [mm],rise [K],rise sd [K]\n500,1.0,0.1\n", "'s' of the field is in 'mm', and the problem has it in 'm'"),
