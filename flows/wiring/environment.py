@@ -136,7 +136,7 @@ def changed_plugins(before: Mapping[str, str], plugins: Sequence[Path], others: 
     return [
         file
         for name, file in _files(plugins)
-        if file in here and file.stem not in others and before.get(name, _checksum(file)) != _checksum(file)
+        if file in here and file.stem not in others and before.get(name) not in (None, _checksum(file))
     ]
 
 

@@ -17,7 +17,6 @@ import os
 import re
 from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from weakref import WeakSet
 
@@ -25,7 +24,6 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.exc import ArgumentError, DBAPIError
-from sqlalchemy.pool import ConnectionPoolEntry
 
 from fieldcraft.storage.ledger.errors import (
     InvalidRecord,
@@ -38,9 +36,6 @@ from fieldcraft.storage.ledger.errors import (
 from fieldcraft.storage.ledgers.opening import make_tables, settle_schema
 from fieldcraft.storage.ledgers.sql import SqlLedger
 from fieldcraft.storage.ledgers.statements import OPTIONS, Alike
-
-if TYPE_CHECKING:
-    import psycopg
 
 BUSY_SECONDS = 30.0  # how long a writer waits for its turn
 IDLE_SECONDS = 20.0  # how long one may leave the server waiting in the middle of a transaction
@@ -116,7 +111,7 @@ def open_ledger(place: str, *, create: bool, upgrade: bool) -> PostgresLedger:
     engine = _shared(place)
     shown = _place(engine.url)
     try:
-        settle_schema(engine, shown, make=make_tables if create else None, may_upgrade=upgrade, writable=True)
+        settle_schema(engine, shown, make=_make if create else None, may_upgrade=upgrade, writable=True)
     except DBAPIError as error:
         raise _explain(error, shown) from error
     return PostgresLedger(engine)
@@ -183,7 +178,6 @@ def _engine(url: URL) -> Engine:
         )
     except ArgumentError as error:
         raise _no_option(_place(url), str(error)) from error
-    event.listen(engine, "connect", _require_utf8)
     event.listen(engine, "begin", _begin)
     _engines.add(engine)
     return engine
@@ -212,15 +206,16 @@ def _options(url: URL) -> str:
     return " ".join([*words, *(f"-c {name}={value}" for name, value in ours.items())])
 
 
-def _require_utf8(connection: "psycopg.Connection[Any]", _record: ConnectionPoolEntry) -> None:
-    """Refuse a database that cannot keep every text."""
-    encoding, name = connection.info.parameter_status("server_encoding"), connection.info.dbname
+def _make(engine: Engine) -> None:
+    """Make the tables, in a database that can keep every text."""
+    with engine.connect() as connection:
+        encoding = connection.exec_driver_sql("SHOW server_encoding").scalar()
     if encoding != "UTF8":
-        connection.close()
         raise LedgerError(
-            f"The ledger's database {name!r} keeps texts in {encoding}, in which not every text can be stored: "
-            "make another with createdb -E UTF8 -T template0. Nothing was written."
+            f"The database {_place(engine.url)} keeps texts in {encoding}, which cannot hold every text: make another "
+            "with createdb -E UTF8 -T template0. Nothing was written."
         )
+    make_tables(engine)
 
 
 def _begin(connection: Connection) -> None:
@@ -262,7 +257,7 @@ _REMEDIES = {
     "58": "The server's disk reports an error: check it, and repeat; nothing was written.",
 }
 _OPTION = re.compile(
-    "invalid (connection option|command-line argument|value for parameter)|invalid [a-z_]+ value|is not supported|"
+    "invalid (connection option|command-line argument|value for parameter)|invalid [a-z_]+ value|"
     "unrecognized configuration parameter|definition of service|(certificate|key) file|invalid integer value"
 )
 _WHILE_IT_STARTS = re.compile("database system is|too many (connections|clients)|connection slots")

@@ -55,8 +55,10 @@ def require_store(uri: str) -> None:
     file = Path(uri.partition(":///")[2])
     try:
         with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as connection:
-            connection.execute("SELECT count(*) FROM experiments, runs, alembic_version").fetchone()
+            connection.execute("SELECT 1 FROM experiments, runs, alembic_version LIMIT 1")
     except sqlite3.Error as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:  # another process writes to it
+            return
         raise TrackingError(
             f"{file} is no MLflow store that can be read ({error}). Move it away: 'fieldcraft repair' and then "
             "'fieldcraft export mlflow' make it again from the ledger."
