@@ -89,8 +89,6 @@ def summary_text(data: dict[str, Any], file: Path) -> str:
                 _then(data),
             ]
         ),
-        f"  mlflow ui --backend-store-uri {data['mlflow']}"
-        if data["mlflow"].startswith("sqlite:")
-        else "  fieldcraft doctor",
+        "  fieldcraft mlflow" if data["mlflow"].startswith("sqlite:") else "  fieldcraft doctor",
     ]
     return "\n".join(lines)
