@@ -8,6 +8,7 @@ FOLDER/scheduler.log, worker.log
 A scheduler on loopback would obey every account of the machine. This one talks only to holders of its key.
 """
 
+import asyncio
 import fcntl
 import os
 import socket
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,13 +65,17 @@ class NamedCluster:
         """A client of the scheduler; certificates for ``tls://`` are those of Dask's own configuration.
 
         Raises:
-            Unreachable: it does not answer.
+            Unreachable: it does not answer, has no certificates, or its file is none.
         """
         if "://" in self.address:
             return _client(self.address)
-        found = _address(Path(self.address))
-        if found is None:
-            raise Unreachable(f"there is no scheduler file {self.address}")
+        file = Path(self.address)
+        if not file.exists():
+            hint = "; an address begins with tcp:// or tls://" if ":" in file.name else ""
+            raise Unreachable(f"there is no scheduler file {file}{hint}")
+        found = None if file.is_dir() else _address(file)
+        if found is None or "://" not in found:
+            raise Unreachable(f"{file} is no scheduler file: it tells no address")
         return _client(found)
 
 
@@ -241,14 +247,38 @@ def _drop(cluster: Cluster) -> None:
         client.close(timeout=1)
 
 
-def _client(address: str, **more: Any) -> "Client":
-    from distributed import Client
+async def _greeted(address: str, security: "Security") -> None:
+    """Return once a scheduler has answered as Dask does; Dask's client waits for ever for one that answers otherwise.
 
-    parts = urlsplit(address)
+    Raises:
+        OSError: it does not answer so.
+    """
+    from distributed.comm.core import connect
+
+    arguments = security.get_connection_args("client")
+    try:
+        comm = await asyncio.wait_for(connect(address, timeout=_ANSWER_S, **arguments), 2 * _ANSWER_S)
+    except TimeoutError:
+        raise ConnectionError("what takes the connection does not speak as Dask does") from None
+    await comm.close()
+
+
+def _client(address: str, security: "Security | None" = None) -> "Client":
+    from distributed import Client
+    from distributed.security import Security
+
+    parts, security = urlsplit(address), security or Security()
+    if parts.scheme == "tls" and security.get_connection_args("client").get("ssl_context") is None:
+        raise Unreachable(
+            f"{address} needs certificates, and Dask's configuration has none (distributed.comm.tls.ca-file, "
+            "client.cert and client.key)"
+        )
     try:
         # One that refuses is found out at once; Dask would go on trying.
         socket.create_connection((parts.hostname or "", parts.port or 0), timeout=_ANSWER_S).close()
-        return Client(address, timeout=_ANSWER_S, set_as_default=False, **more)
+        with ThreadPoolExecutor(1) as beside:  # this thread may have a loop of its own, as in a notebook
+            beside.submit(asyncio.run, _greeted(address, security)).result()
+        return Client(address, timeout=_ANSWER_S, set_as_default=False, security=security)
     except (OSError, TimeoutError) as error:
         raise Unreachable(f"no Dask scheduler answers at {address} ({type(error).__name__}: {error})") from None
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from rig import PROBLEM, SIMULATOR, Rig, eventually, rig
 
 from fieldcraft.flows.dispatchers.dask import Dask
 from fieldcraft.flows.errors import FieldcraftError, InputError
-from fieldcraft.flows.jobs import remote_jobs
+from fieldcraft.flows.jobs import dask_cluster, remote_jobs
 from fieldcraft.flows.jobs.dask_cluster import NamedCluster, OwnCluster, Unreachable, client_of, known
 from fieldcraft.flows.jobs.dispatcher import CannotTell, Failed, Finished, Job, Lost, NotSent, Place, Running
 from fieldcraft.flows.jobs.job_folder import JobFolder, read_json, write_json
@@ -231,8 +232,35 @@ def test_what_a_killed_supervisor_left_running_is_killed_where_the_job_is_cancel
 def test_a_scheduler_file_that_is_only_begun_names_no_scheduler(tmp_path):
     (tmp_path / "scheduler.json").write_text('{"type": "Sched')
     for cluster in (OwnCluster(tmp_path), NamedCluster(str(tmp_path / "scheduler.json"))):
-        with pytest.raises(Unreachable, match=r"no Dask cluster was started in|there is no scheduler file"):
+        with pytest.raises(Unreachable, match=r"no Dask cluster was started in|is no scheduler file"):
             cluster.connect()
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("none.json", "there is no scheduler file .*none.json$"),
+        ("10.0.0.1:8786", "there is no scheduler file .*; an address begins with tcp:// or tls://"),
+        ("garbage.json", "garbage.json is no scheduler file: it tells no address"),
+        ("number.json", "number.json is no scheduler file: it tells no address"),
+        ("folder", "folder is no scheduler file: it tells no address"),
+        ("tls://127.0.0.1:1", "tls://127.0.0.1:1 needs certificates, and Dask's configuration has none"),
+    ],
+)
+def test_what_names_no_scheduler_is_told_with_what_is_wrong(tmp_path, address, said):
+    (tmp_path / "garbage.json").write_text("garbage")
+    (tmp_path / "number.json").write_text('{"address": 5}')
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(Unreachable, match=said):
+        NamedCluster(address if "://" in address else str(tmp_path / address)).connect()
+
+
+def test_a_server_that_is_no_scheduler_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr(dask_cluster, "_ANSWER_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(Unreachable, match=f"at {address} .*does not speak as Dask does"):
+            NamedCluster(address).connect()
 
 
 def test_a_cluster_of_this_machine_outlives_the_pass_that_started_it_and_is_private(tmp_path, monkeypatch):
