@@ -96,7 +96,9 @@ def facts(cards: Iterable[tuple[str, str, str]]) -> Markup:
 
 def picture(source: str, alternative: str, caption: str) -> Markup:
     """A figure of a ``data:`` URI, with its alternative text and caption."""
-    return element("figure", element("img", src=source, alt=alternative), element("figcaption", caption))
+    shown = element("img", src=source, alt=alternative)
+    rolled = element("div", shown, class_="scroll", tabindex="0", role="group", aria_label=alternative)
+    return element("figure", rolled, element("figcaption", caption))
 
 
 def chart(shown: Chart, caption: str = "") -> Markup:
