@@ -23,7 +23,9 @@ from fieldcraft.flows.charts.chart import (
     marks,
     numbers,
     plain,
+    whole,
 )
+from fieldcraft.physics.parametric.readings import PLACE
 
 Array = NDArray[np.float64]
 FINEST = 64  # cells along an axis that a map draws; a finer field is averaged down
@@ -128,6 +130,8 @@ def _map(x: Array, y: Array, cells: Array, label: str, limits: tuple[float, floa
 def field(title: str, array: Any, limits: tuple[float, float] | None = None) -> Chart | None:
     """A field (an ``xarray.DataArray`` of numbers) of one or two dimensions; of more, its middle section.
 
+    Readings at places are marks, numbered from 1 as errors number them.
+
     None where it has no dimension.
     """
     array = _section(array)
@@ -138,13 +142,16 @@ def field(title: str, array: Any, limits: tuple[float, float] | None = None) -> 
     if array.ndim == 2:
         return heat(title, axes, units, array.values, label, limits=limits)
     (name, along), values = next(iter(axes.items())), np.asarray(array.values, dtype=float)
+    if readings := name == PLACE and name not in array.coords:
+        along = along + 1.0
     layout = {
-        "xaxis": axis(labelled(name, units[name])),
+        "xaxis": whole(len(along), "reading") if readings else axis(labelled(name, units[name])),
         "yaxis": axis(label, range=list(limits) if limits else ends(values)),
     }
     rows = [list(row) for row in zip(numbers(along), numbers(values), strict=True)]
-    data = [{**line(numbers(along), numbers(values), str(array.name), BLUE), "showlegend": False}]
-    return Chart(title, data, layout, [labelled(name, units[name]), label], rows)
+    drawn = marks if readings else line
+    data = [{**drawn(numbers(along), numbers(values), str(array.name), BLUE), "showlegend": False}]
+    return Chart(title, data, layout, ["reading" if readings else labelled(name, units[name]), label], rows)
 
 
 def _section(array: Any) -> Any:

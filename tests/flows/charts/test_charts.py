@@ -180,6 +180,8 @@ def test_a_map_has_each_value_at_its_place():
     assert chart.data[0]["z"] == [[1.0, 4.0], [2.0, 5.0], [3.0, None]]
     assert chart.rows[2] == [0.0, 2.0, 3.0]
     assert fields.field("Field", array.isel(x=0, y=0)) is None
+    (read,) = valid(fields.field("Field", xr.DataArray([71.3, 88.9, 93.5], dims="place", name="T"))).data
+    assert (read["mode"], read["x"], read["y"]) == ("markers", [1.0, 2.0, 3.0], [71.3, 88.9, 93.5])
     assert (
         fields.field("Field", xr.DataArray(np.zeros((4, 3, 2)), dims=("t", "x", "y"), name="T")).data[0]["z"]
         is not None
