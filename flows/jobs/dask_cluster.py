@@ -247,7 +247,7 @@ def _drop(cluster: Cluster) -> None:
         client.close(timeout=1)
 
 
-async def _greeted(address: str, security: "Security") -> None:
+async def _greeted(address: str, certificates: Mapping[str, Any]) -> None:
     """Return once a scheduler has answered as Dask does; Dask's client waits for ever for one that answers otherwise.
 
     Raises:
@@ -255,9 +255,8 @@ async def _greeted(address: str, security: "Security") -> None:
     """
     from distributed.comm.core import connect
 
-    arguments = security.get_connection_args("client")
     try:
-        comm = await asyncio.wait_for(connect(address, timeout=_ANSWER_S, **arguments), 2 * _ANSWER_S)
+        comm = await asyncio.wait_for(connect(address, timeout=_ANSWER_S, **certificates), 2 * _ANSWER_S)
     except TimeoutError:
         raise ConnectionError("what takes the connection does not speak as Dask does") from None
     await comm.close()
@@ -268,7 +267,8 @@ def _client(address: str, security: "Security | None" = None) -> "Client":
     from distributed.security import Security
 
     parts, security = urlsplit(address), security or Security()
-    if parts.scheme == "tls" and security.get_connection_args("client").get("ssl_context") is None:
+    certificates = security.get_connection_args("client")
+    if parts.scheme == "tls" and certificates.get("ssl_context") is None:
         raise Unreachable(
             f"{address} needs certificates, and Dask's configuration has none (distributed.comm.tls.ca-file, "
             "client.cert and client.key)"
@@ -277,7 +277,7 @@ def _client(address: str, security: "Security | None" = None) -> "Client":
         # One that refuses is found out at once; Dask would go on trying.
         socket.create_connection((parts.hostname or "", parts.port or 0), timeout=_ANSWER_S).close()
         with ThreadPoolExecutor(1) as beside:  # this thread may have a loop of its own, as in a notebook
-            beside.submit(asyncio.run, _greeted(address, security)).result()
+            beside.submit(asyncio.run, _greeted(address, certificates)).result()
         return Client(address, timeout=_ANSWER_S, set_as_default=False, security=security)
     except (OSError, TimeoutError) as error:
         raise Unreachable(f"no Dask scheduler answers at {address} ({type(error).__name__}: {error})") from None

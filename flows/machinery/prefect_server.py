@@ -63,8 +63,8 @@ START_S = 120.0
 _REFUSED_S = 10.0  # how long the user's own server may refuse connections; one that only is slow has START_S
 _LOOK_S = 5.0
 _DRAIN_S = 5.0  # for the events of flows that have ended
-_ERROR = re.compile(r"[\w.]+(Error|Exception): ")  # the last line of a traceback
 _LEAVE_S = 5.0  # for a server to end
+_ERROR = re.compile(r"[\w.]+(Error|Exception): ")  # the last line of a traceback
 
 
 class Server:
@@ -125,7 +125,7 @@ class Server:
         assert self.child is not None  # it is gone
         from fieldcraft.storage.processes import signal_name
 
-        status, said = self.child.wait(), self._last_line()
+        status, said = self.child.wait(), self._last_error()
         how = f"was killed by {signal_name(-status)}" if status < 0 else f"ended with status {status}"
         why = f"; {self.log} says: {said.rstrip('.')}" if said else ""
         return FieldcraftError(
@@ -133,7 +133,7 @@ class Server:
             f"not help, delete {self.home}: nothing that counts is kept there."
         )
 
-    def _last_line(self) -> str:
+    def _last_error(self) -> str:
         """The last error that the child wrote into the log, or its last line; empty if it wrote none."""
         try:
             with self.log.open("rb") as log:

@@ -162,7 +162,7 @@ class OpenCampaign(DecidedCampaign):
                 trial=trial,
                 values=self._named(site, results),
                 sd={} if sd is None else self._named(site, sd),
-                ran=as_run(site.campaign.problem.space, ran or {}),
+                ran=as_run(site.campaign.problem.space, {} if ran is None else ran),
                 field=field if field is None or isinstance(field, Path) else _file(field, Path(folder)),
                 note=note,
             )

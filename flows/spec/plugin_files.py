@@ -52,14 +52,9 @@ def is_plugin(module: str) -> bool:
     return module.startswith(_PREFIX)
 
 
-def loaded() -> set[Path]:
-    """Files of plug-in directories, helpers too, that this process has loaded."""
-    return {file for known in _sources.values() for file in known}
-
-
 def line_of(error: BaseException) -> str | None:
     """Last line of a plug-in's file in the traceback of an error, ``FILE, line N``; None where there is none."""
-    files = {str(file) for file in loaded()}
+    files = {str(file) for known in _sources.values() for file in known}
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]
     return f"{frames[-1].filename}, line {frames[-1].lineno}" if frames else None
 

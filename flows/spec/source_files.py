@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import Any
 from fieldcraft import HOMES
 from fieldcraft.flows.errors import FieldcraftError, InputError
 from fieldcraft.flows.spec.plugin_files import BARE
-from fieldcraft.flows.spec.registry import available
+from fieldcraft.flows.spec.registry import PACKAGES, available
 from fieldcraft.storage.code import Code
 from fieldcraft.storage.records import digest_of
 
@@ -71,6 +71,18 @@ class Sources:
         digests = {name: digest_of_program(file) for name, file in programs.items()}
         files = {**code.files, **{name: digest for name, digest in digests.items() if digest is not None}}
         return Code(files=dict(sorted(files.items())))
+
+    def of_plugins(self, kinds: Collection[str]) -> dict[str, str]:
+        """Digests, by name, of the operator's files that hold one of these kinds, and of what these import.
+
+        Raises:
+            InputError: a file cannot be read.
+        """
+        found = dict[str, str]()
+        for group in PACKAGES:
+            for kind in (available(group, self.plugins).keys() - available(group).keys()) & set(kinds):
+                found |= brief(self.of({group: kind}, {}))
+        return {name: digest for name, digest in found.items() if name != _OWN}
 
     def _code(self, begun: tuple[tuple[Path, Path], ...]) -> Code:
         """Digests of files and of all that they import, known as long as they are ours and no text of them changes.

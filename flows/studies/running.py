@@ -1,7 +1,7 @@
 """``fieldcraft compare``: run the cells that a study lacks, show them in MLflow, and write the results."""
 
 import os
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from fieldcraft.flows.machinery.collecting import as_usual
 from fieldcraft.flows.machinery.prefect_server import Server
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.campaign_file import parse
+from fieldcraft.flows.spec.source_files import Sources
 from fieldcraft.flows.studies.page.mlflow_runs import Showing
 from fieldcraft.flows.studies.page.page import study_page
 from fieldcraft.flows.studies.plan.earlier import Earlier, Taken
@@ -26,7 +27,6 @@ from fieldcraft.flows.studies.scoring.results import results
 from fieldcraft.flows.studies.worker_pool import Heard, WorkerPool
 from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.campaign import Campaign
-from fieldcraft.flows.wiring.environment import changed_plugins
 
 INTERRUPTED = "the run was interrupted: the same command goes on"
 
@@ -165,7 +165,6 @@ class Study:
         return f"problems.{self.spec.problems.index(cell.problem)}.{place.removeprefix('algorithm.')}", rest
 
     def _require_unchanged(self, digests: Mapping[str, str]) -> None:
-        kinds = set[str]().union(*(_kinds(cell.campaign) for cell in cells_of(self.spec)))
         for cell in cells_of(self.spec):
             self.folder.require_whole(cell)
             self.folder.require_same(cell)
@@ -176,15 +175,23 @@ class Study:
                     f"{ended['digest'][:12]}; the file and this version of the code say {digests[cell.name][:12]}. "
                     "Delete its folder to run it anew, or give the study another name."
                 )
-            self._require_same_plugins(cell, ended, kinds)
+        self._require_same_plugins()
 
-    def _require_same_plugins(self, cell: Cell, ended: Mapping[str, Any], kinds: Set[str]) -> None:
-        before = ended.get("environment", {}).get("plugins", {})
-        if changed := changed_plugins(before, self.settings.plugins, kinds - _kinds(cell.campaign)):
-            raise InputError(
-                f"{self.folder.home(cell)}: cell {cell.name!r} ended with another {changed[0]} than there is now. "
-                "Restore that file, delete the cell's folder to run it anew, or give the study another name."
-            )
+    def _require_same_plugins(self) -> None:
+        """Accept ended cells whose plug-in files, with the helpers that these import, are still what they were."""
+        if not self.settings.plugins:
+            return
+        sources, now = Sources(self.settings.plugins), dict[tuple[str, str], dict[str, str]]()
+        for cell in cells_of(self.spec):
+            known = set(self.folder.result(cell).get("environment", {}).get("plugins", {}).values())
+            pair = cell.problem.name, cell.algorithm.name
+            if known and pair not in now:
+                now[pair] = sources.of_plugins(_kinds(self._built(cell).data))
+            if changed := [name for name, digest in now.get(pair, {}).items() if known and digest not in known]:
+                raise InputError(
+                    f"{self.folder.home(cell)}: cell {cell.name!r} ended with another {changed[0]} than there is now. "
+                    "Restore that file, delete the cell's folder to run it anew, or give the study another name."
+                )
 
     def _work(self, lock: int, heard: Heard, showing: Showing) -> bool:
         cells, limit = self.lacking(), self.spec.limit

@@ -7,14 +7,13 @@ import hashlib
 import os
 import platform
 import subprocess
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from fieldcraft.flows.errors import InputError
-from fieldcraft.flows.spec.plugin_files import loaded
 from fieldcraft.flows.text import FIGURES
 from fieldcraft.physics.problem import Problem
 from fieldcraft.physics.space import Categorical, Continuous, SearchSpace
@@ -56,7 +55,7 @@ def environment_of(problem: Problem, plugins: Sequence[Path]) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "versions": {name: _version(name) for name in _PACKAGES},
-        "plugins": {name: _checksum(file) for name, file in _files(plugins)},
+        "plugins": {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in _files(plugins)},
         "outputs": outputs_of(problem),
         "units": problem.space.units,
         **_of_variables(problem.space),
@@ -122,26 +121,6 @@ def outputs_of(problem: Problem) -> list[dict[str, Any]]:
         | ({} if output.formula is None else {"formula": str(output.formula)})
         for output in problem.outputs
     ]
-
-
-def changed_plugins(before: Mapping[str, str], plugins: Sequence[Path], others: Collection[str]) -> list[Path]:
-    """Files of the plug-in directories that this process has loaded, and that are not what they were.
-
-    Args:
-        before: ``plugins`` of an earlier environment.
-        plugins: The directories.
-        others: Kinds whose files do not matter.
-    """
-    here = loaded()
-    return [
-        file
-        for name, file in _files(plugins)
-        if file in here and file.stem not in others and before.get(name) not in (None, _checksum(file))
-    ]
-
-
-def _checksum(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def _files(plugins: Sequence[Path]) -> Iterator[tuple[str, Path]]:

@@ -285,10 +285,11 @@ def require_new(path: Path) -> None:
     """Accept a place for an export.
 
     Raises:
-        FieldError: something is there.
+        FieldError: something is there, or the disk refused to say.
     """
-    if path.exists():
-        raise FieldError(f"{path} exists. Remove it or export to another path.")
+    with disk(path):
+        if path.exists():
+            raise FieldError(f"{path} exists. Remove it or export to another path.")
 
 
 def copy_file(file: Path, target: Path) -> StoredFile:
