@@ -6,10 +6,29 @@ from typing import Any
 
 from fieldcraft.flows.analysis.best import objective_of
 from fieldcraft.flows.analysis.front import front_data, hypervolume_label, hypervolumes
-from fieldcraft.flows.charts.chart import GREY, RED, Chart, axis, ends, labelled, level, line, marks, numbers, whole
+from fieldcraft.flows.charts.chart import (
+    GREEN,
+    GREY,
+    RED,
+    Chart,
+    axis,
+    ends,
+    labelled,
+    level,
+    line,
+    marks,
+    numbers,
+    whole,
+)
 from fieldcraft.flows.charts.series import Some, completed, drawn, said, table
 from fieldcraft.storage.records import CampaignRecord
 
+_STYLES: Mapping[str, Mapping[str, Any]] = {
+    "result": {"colour": GREY, "symbol": "circle"},
+    "not feasible": {"colour": GREY, "symbol": "x"},
+    "front": {"colour": RED, "symbol": "diamond"},
+    "picked": {"colour": GREEN, "symbol": "circle-open", "size": 18, "line": {"width": 3}},
+}
 MOST_PAIRS = 3  # pairs of objectives that are drawn; of more than three objectives, the first with each other
 
 
@@ -19,37 +38,42 @@ def pairs(campaign: CampaignRecord, trials: Sequence[Some]) -> list[tuple[Mappin
     return [] if found is None else list(combinations(found["objectives"], 2))[:MOST_PAIRS]
 
 
-def fronts(campaign: CampaignRecord, trials: Sequence[Some]) -> list[Chart]:
+def fronts(campaign: CampaignRecord, trials: Sequence[Some], picked: str | None = None) -> list[Chart]:
     """A chart for each pair of objectives: all results, those on the front, and the reference point.
 
     The steps bound what the front dominates; they are drawn where there are two objectives.
+
+    Args:
+        campaign: Record of the campaign.
+        trials: Its trials.
+        picked: The trial that a person picked; it has a mark of its own.
     """
     found = front_data(campaign, list[Any](trials))
-    return [] if found is None else [_front(campaign, trials, found, *pair) for pair in pairs(campaign, trials)]
+    return [] if found is None else [_front(campaign, trials, found, picked, *pair) for pair in pairs(campaign, trials)]
 
 
 def _front(
     campaign: CampaignRecord,
     trials: Sequence[Some],
     found: Mapping[str, Any],
+    picked: str | None,
     across: Mapping[str, Any],
     up: Mapping[str, Any],
 ) -> Chart:
     members, names = {entry["trial"] for entry in found["trials"]}, (across["output"], up["output"])
     objective = objective_of(campaign)
-    shown = {trial.id for trial in drawn(campaign, trials)} | members
-    groups: dict[str, list[Some]] = {"result": [], "not feasible": [], "front": []}
+    shown = {trial.id for trial in drawn(campaign, trials)} | members | {picked}
+    groups: dict[str, list[Some]] = {"result": [], "not feasible": [], "front": [], "picked": []}
     for trial in completed(trials):
         if trial.id in shown:
             broken = not objective.feasible(trial.outputs or {})
             groups["front" if trial.id in members else "not feasible" if broken else "result"].append(trial)
-    styles = {"result": (GREY, "circle"), "not feasible": (GREY, "x"), "front": (RED, "diamond")}
+            groups["picked"] += [trial] if trial.id == picked else []
     data = [_steps(found, (across, up))] if len(found["objectives"]) == 2 else []
     for name, group in groups.items():
         if group:
             x, y = (numbers([(trial.outputs or {})[each] for trial in group]) for each in names)
-            colour, symbol = styles[name]
-            data.append(marks(x, y, name, colour, [said(campaign, trial) for trial in group], symbol=symbol))
+            data.append(marks(x, y, name, hover=[said(campaign, trial) for trial in group], **_STYLES[name]))
     if across["reference"] is not None and up["reference"] is not None:
         name = "reference, inferred" if across["inferred"] or up["inferred"] else "reference"
         data.append(

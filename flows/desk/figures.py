@@ -134,7 +134,8 @@ def _groups(board: Board, standing: Standing, wired: Campaign | None) -> Groups:
     trials: Sequence[Some] = whole if whole is not None else standing.trials
     if not trials:
         return {}
-    goals = front.fronts(record, trials)
+    pick = ledger.picked(record.name)
+    goals = front.fronts(record, trials, pick and pick.trial)
     several = [*goals, front.hypervolume(record, trials, most_hypervolume(wired) if wired else None)] if goals else []
     done = completed(trials)
     margins = constraints.margins(record, trials) if done else None

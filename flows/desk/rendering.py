@@ -13,8 +13,10 @@ from starlette.responses import HTMLResponse
 from fieldcraft.flows.analysis.existing import existing
 from fieldcraft.flows.desk.entering import LIVE, Visit
 from fieldcraft.flows.identity import RIGHTS
+from fieldcraft.flows.report.history import event_text
 from fieldcraft.flows.text import ago, clock, counted
 from fieldcraft.flows.views.data import design_text, outputs_text, quantity, quantity_pm, setting
+from fieldcraft.flows.views.text import judged
 from fieldcraft.storage.text import printable
 
 HERE = Path(__file__).parent
@@ -50,6 +52,8 @@ def _environment() -> Environment:
         "quantity": quantity,
         "setting": setting,
         "existing": existing,
+        "event_text": event_text,
+        "judged": judged,
         "pm": pm,
     }
     return made

@@ -56,8 +56,10 @@ def _picture(settings: Settings, ledger: Ledger, campaign: CampaignRecord) -> tu
         return None
     if goals := pairs(campaign, trials):
         figure, said = new_figure(5.5, 3.4), "all results, and those on the front"
-        front_chart(figure.subplots(), campaign, trials, *goals[0])
-        chart = fronts(campaign, trials)[0]
+        pick = ledger.picked(campaign.name)
+        picked = pick and pick.trial
+        front_chart(figure.subplots(), campaign, trials, *goals[0], picked)
+        chart = fronts(campaign, trials, picked)[0]
     else:
         known = optimum_of(rewire(campaign.spec, settings, algorithm=False))
         target = (campaign.spec.get("stop") or {}).get("target")

@@ -45,7 +45,12 @@ def front_section(material: Material) -> Markup | None:
     return section(
         "Front",
         note(f"{front_text(found, most)}."),
-        row(*(chart(each) for each in fronts(material.campaign, material.trials))),
+        row(
+            *(
+                chart(each)
+                for each in fronts(material.campaign, material.trials, material.picked and material.picked["trial"])
+            )
+        ),
         note(_caption(len(found["objectives"]))),
         chart(
             hypervolume(material.campaign, material.trials, most),

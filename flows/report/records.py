@@ -7,10 +7,10 @@ from typing import Any
 import yaml
 
 from fieldcraft.flows.analysis.levels import level_said
-from fieldcraft.flows.analysis.picks import how_text
 from fieldcraft.flows.analysis.predicted import predicted_moments
 from fieldcraft.flows.charts.evidence import scores
 from fieldcraft.flows.report.answers import decisions_of, number
+from fieldcraft.flows.report.history import event_text
 from fieldcraft.flows.report.markup import Content, Markup, chart, element, fold, joined, note, pairs, section, table
 from fieldcraft.flows.report.material import Material, Model
 from fieldcraft.flows.report.sections import beside_values, foreseen_heads, when
@@ -18,6 +18,7 @@ from fieldcraft.flows.report.thinning import ROWS, newest
 from fieldcraft.flows.settings import MLFLOW_PORT, Settings
 from fieldcraft.flows.text import counted
 from fieldcraft.flows.views.data import design_text, outputs_text
+from fieldcraft.flows.views.text import judged
 from fieldcraft.models.numerics.scores import scores_of
 from fieldcraft.storage.records import Approval, Event, Result, Trial, TrialState
 from fieldcraft.storage.text import without_password
@@ -81,27 +82,8 @@ def _decisions(material: Material, events: list[Event]) -> Markup:
     if not events:
         return note("None by a person.")
     shown, more = newest(events, _OF_A_TRIAL)
-    rows = [[when(e.created), e.trial, _what(material, e), e.by, e.reason] for e in shown]
+    rows = [[when(e.created), e.trial, event_text(material.campaign, e), e.by, e.reason] for e in shown]
     return joined([more, table(["when", "trial", "decision", "who", "comment"], rows)])
-
-
-def _what(material: Material, event: Event) -> str:
-    details = event.details
-    match event.action:
-        case "approve":
-            return f"approved ({details['policy']}, {counted(details['attempts'], 'attempt')})"
-        case "edit":
-            old, new = details["was"], details["design"]
-            return f"edited: {design_text(material.campaign, old)} became {design_text(material.campaign, new)}"
-        case "correct":
-            return "retracted" if details["verdict"] == "retraction" else "corrected"
-        case "pick":
-            return f"picked from the front: {how_text(details['how'])}"
-        case "prioritise":
-            return f"priority {details['priority']}"
-        case "move":
-            return f"{str(event.before).lower()} to {str(event.after).lower()}"
-    return event.action
 
 
 def _approvals(material: Material) -> list[Markup]:
@@ -161,12 +143,10 @@ def _corrections(material: Material) -> list[Markup]:
 
 
 def _result_row(material: Material, result: Result) -> list[Content]:
-    verdict = "parts withdrawn" if result.withdraws else result.verdict
-    judged = f"{verdict}, replaces result {result.replaces}" if result.replaces else verdict
     more = (f"{key} {value}" for key, value in result.details.items() if key not in ("sd", "note") and value)
     remarks = "; ".join([*beside_values(material, result), *more])
     values = outputs_text(material.campaign, result.outputs)
-    return [result.trial, when(result.created), judged, values, result.source, result.by, remarks]
+    return [result.trial, when(result.created), judged(result), values, result.source, result.by, remarks]
 
 
 def provenance_section(settings: Settings, material: Material) -> Markup:

@@ -109,7 +109,7 @@ def progress(axis: Any, campaign: CampaignRecord, trials: Sequence[Trial], optim
         axis.axhline(optimum, color=INK, linestyle=":", label="true optimum")
     axis.set(xlabel="trial", ylabel=labelled(output["name"], output["unit"]))
     whole_numbers(axis)
-    axis.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4)  # hides no result
+    axis.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=5)  # hides no result
 
 
 def over_field(axis: Any, campaign: CampaignRecord, trials: Sequence[Trial], field: Any, optimum: float | None) -> None:
@@ -194,8 +194,9 @@ def front_chart(
     trials: Sequence[Trial],
     across: Mapping[str, Any],
     up: Mapping[str, Any],
+    picked: str | None,
 ) -> None:
-    """Draw all results in the plane of two objectives, those on the front, and the reference point.
+    """Draw all results in the plane of two objectives, those on the front, the picked trial and the reference point.
 
     The steps bound what the front dominates; they are drawn where there are two objectives.
     """
@@ -213,6 +214,10 @@ def front_chart(
             places = zip(*([(trial.outputs or {})[name] for name in names] for trial in shown), strict=True)
             marker, colour = styles[label]
             axis.plot(*places, marker, ms=4.5, color=colour, label=label, rasterized=crowded(shown))
+    for trial in completed(trials):
+        if trial.id == picked:
+            place = [(trial.outputs or {})[name] for name in names]
+            axis.plot(*place, "o", ms=11, mfc="none", mew=1.6, color=INK, label="picked")
     if len(found["objectives"]) == 2 and groups["front"]:
         _steps(axis, found, (across, up))
     if across["reference"] is not None and up["reference"] is not None:

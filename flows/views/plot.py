@@ -60,9 +60,9 @@ def draw(settings: Settings, ledger: Ledger, campaign: CampaignRecord, file: Pat
     optimum = None if known is None else known.value
     panels: list[Callable[[Any], None]] = [lambda axis: progress(axis, campaign, trials, optimum)]
     if wired.objective.goals:
-        panels = [
-            partial(front_chart, campaign=campaign, trials=trials, across=x, up=y) for x, y in pairs(campaign, trials)
-        ]
+        pick = ledger.picked(campaign.name)
+        drawn = partial(front_chart, campaign=campaign, trials=trials, picked=pick and pick.trial)
+        panels = [partial(drawn, across=x, up=y) for x, y in pairs(campaign, trials)]
         panels.append(lambda axis: hypervolume_chart(axis, campaign, trials, most_hypervolume(wired)))
     field = field_of_places(settings, campaign, trials)
     if field is not None:

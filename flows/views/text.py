@@ -191,7 +191,7 @@ def _notices(data: Mapping[str, Any], telling: bool) -> list[str]:
 def show_text(ledger: Ledger, trial: Trial, log: Path | None = None) -> str:
     """A trial with its approvals, revisions, results and history, and where its simulator's output is kept."""
     campaign, history = ledger.campaign(trial.campaign), ledger.history(trial.campaign, trial.id)
-    lines = [_title(trial), *_facts(campaign, trial, dominated_by(ledger, campaign, trial))]
+    lines = [_title(trial), *(f"  {label:<8} {fact}" for label, fact in trial_facts(ledger, campaign, trial))]
     lines += [f"  log      {one_line(str(log))}"] if log else []
     sections = {
         "approvals": [_approval(approval) for approval in ledger.approvals(trial.id)],
@@ -214,7 +214,9 @@ def _title(trial: Trial) -> str:
     return f"{title}, priority {trial.priority}" if trial.priority else title
 
 
-def _facts(campaign: CampaignRecord, trial: Trial, above: list[str] | None) -> list[str]:
+def trial_facts(ledger: Ledger, campaign: CampaignRecord, trial: Trial) -> list[tuple[str, str]]:
+    """Labelled facts on a trial: its design, outputs, verdict, prediction, model, cost and field."""
+    above = dominated_by(ledger, campaign, trial)
     retracted = trial.state is TrialState.COMPLETED and trial.outputs is None
     outputs, objective = trial.outputs or {}, objective_of(campaign)
     below = objective.constraints if trial.level is None else ()  # those of a coarse run are not judged
@@ -246,7 +248,7 @@ def _facts(campaign: CampaignRecord, trial: Trial, above: list[str] | None) -> l
     facts.append(("cost", f"{cost} expected of an attempt, {spent} spent in {trial.seconds:.1f} s"))
     if trial.field:
         facts.append(("field", f"{trial.field.digest[:16]}... ({trial.field.size} bytes)"))
-    return [f"  {label:<8} {fact}" for label, fact in facts]
+    return facts
 
 
 def _foreseen(predicted: Mapping[str, Any], trial: Trial) -> str:
@@ -296,15 +298,19 @@ def _revision(campaign: CampaignRecord, revision: Mapping[str, Any]) -> str:
 
 
 def _result(campaign: CampaignRecord, result: Result) -> str:
-    verdict = "parts withdrawn" if result.withdraws else str(result.verdict)
-    if result.replaces is not None:
-        verdict = f"{'retraction' if verdict == 'retraction' else 'correction'} of {result.replaces}"
-    text = f"{result.id}  {clock(result.created)}  {verdict}, attempt {result.attempt}"
+    text = f"{result.id}  {clock(result.created)}  {judged(result)}, attempt {result.attempt}"
     if result.outputs:
         text += f": {outputs_text(campaign, result.outputs, result.details.get('sd'))}"
     text += f", by {one_line(result.by)} ({one_line(result.source)})"
     note = result.details.get("note")
     return f"{text}: {one_line(str(note))}" if note else text
+
+
+def judged(result: Result) -> str:
+    """The verdict on a result in words: ``accepted``, ``parts withdrawn``, ``correction of 3``."""
+    if result.replaces is not None:
+        return f"{'retraction' if result.verdict == 'retraction' else 'correction'} of {result.replaces}"
+    return "parts withdrawn" if result.withdraws else str(result.verdict)
 
 
 def _event(event: Event) -> str:

@@ -1,6 +1,7 @@
 """The desk's charts in a real browser, under its policy: a campaign of fields, live; a proposal; who decided what."""
 
 import re
+import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,7 @@ from glued import glue, served
 from playwright.sync_api import Page, expect, sync_playwright
 from small import finish
 
+from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.ledgers.sqlite import close_idle
 
 CHROMIUM = {"executable_path": "/usr/bin/chromium", "args": ["--no-sandbox", "--disable-dev-shm-usage"]}
@@ -76,6 +78,23 @@ def test_a_campaign_has_its_charts_and_the_field_of_any_trial_and_nothing_is_for
     page.goto("/campaign/plate/trial/plate-0002")
     expect(page.locator("#trial .chart[data-drawn] .main-svg").first).to_be_attached()
     assert wrong == []
+
+
+def test_a_field_is_drawn_again_after_a_renewal_and_a_lost_one_is_told(desk):
+    page, wrong, site = desk
+    page.goto("/campaign/plate/trial/plate-0002")
+    picture = page.locator("#trial .chart[data-drawn] .main-svg").first
+    expect(picture).to_be_attached()
+    page.evaluate("document.querySelector('#trial .charts').replaceChildren()")
+    page.evaluate("delete document.querySelector('#trial .charts').dataset.shown")
+    page.evaluate("document.dispatchEvent(new CustomEvent('renewed'))")
+    expect(picture).to_be_attached()
+    field = site.ledger.trial("plate-0003").field
+    shutil.rmtree(fields_at(site.settings.fields).place(field))
+    page.goto("/campaign/plate/trial/plate-0003")
+    expect(page.get_by_text("This field could not be drawn.")).to_be_visible()
+    assert [line for line in wrong if not line.startswith("Failed to load resource")] == []
+    wrong.clear()
 
 
 def test_a_result_is_in_the_charts_as_soon_as_it_is_recorded(desk):

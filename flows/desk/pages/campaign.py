@@ -16,13 +16,14 @@ from fieldcraft.flows.desk.pages.overview import glance
 from fieldcraft.flows.desk.parts.trials_table import Wanted, table_of
 from fieldcraft.flows.desk.rendering import page
 from fieldcraft.flows.notices.deliver import channels
-from fieldcraft.flows.views.data import show_data, trace_data
-from fieldcraft.flows.views.text import show_text, status_lines, trace_text
+from fieldcraft.flows.views.data import trace_data
+from fieldcraft.flows.views.text import status_lines, trace_text, trial_facts
 from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.records import TrialState
 
 router = APIRouter()
 _MEASURED = frozenset({TrialState.RUNNING, TrialState.HELD, TrialState.COMPLETED})  # whose results people enter
+_ABOVE = frozenset({"design", "ran", "outputs", "foreseen"})  # facts that the page of a trial has elsewhere
 _EVENTS = 30  # of the history that a page shows
 
 
@@ -72,8 +73,10 @@ def trial(request: Request, visit: Visitor, name: str, trial_id: str) -> Respons
         "campaign": record,
         "trial": one,
         "predicted": {each["output"]: each for each in (predicted, *predicted.get("others", ()))} if predicted else {},
-        "data": show_data(ledger, one),
-        "text": show_text(ledger, one),
+        "facts": [fact for fact in trial_facts(ledger, record, one) if fact[0] not in _ABOVE],
+        "approvals": ledger.approvals(one.id),
+        "results": ledger.results(one.id),
+        "history": ledger.history(name, one.id),
         "lineage": trace_text(lineage),
         "incomplete": next(iter(incomplete_data(ledger, record, [one])), None),
         "laboratory": by_people(record) and one.state in _MEASURED,

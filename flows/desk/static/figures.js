@@ -25,12 +25,19 @@
   }
 
   async function show(place, from) {
-    const answer = await fetch(from, { headers: { Accept: "application/json", "If-None-Match": kept.get(from) || "" } });
-    if (answer.status === 304 || !answer.ok) return;
+    const answer = await fetch(from, { headers: { Accept: "application/json", "If-None-Match": (place.dataset.shown === from && kept.get(from)) || "" } });
+    const hidden = place.closest("section[hidden]"); // until it is known that there is a picture
+    if (!answer.ok && answer.status !== 304 && hidden) {
+      const said = place.appendChild(document.createElement("p"));
+      said.textContent = "This field could not be drawn. Health says what is wrong with it.";
+      hidden.hidden = false;
+    }
+    if (!answer.ok) return;
     kept.set(from, answer.headers.get("ETag"));
     const { charts } = await answer.json();
     const keys = new Set(charts.map((chart) => chart.place));
     for (const each of [...place.children]) if (!keys.has(each.dataset.key)) each.remove();
+    if (hidden) hidden.hidden = !charts.length;
     for (const chart of charts) await fieldcraftCharts.draw(holderOf(place, chart, from), chart);
     place.dataset.shown = from;
   }

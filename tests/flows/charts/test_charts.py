@@ -245,8 +245,9 @@ def test_a_front_has_those_that_none_beats_and_the_design_under_the_pointer():
     goal = {"unit": "", "objective": "minimize", "reference": 9.0}
     record.environment["outputs"][:] = [{"name": name, **goal} for name in ("a", "b")]
     of = [trial(n, {"x": float(n), "y": 0.0}, {"a": a, "b": b}) for n, (a, b) in enumerate(((1, 5), (2, 2), (3, 3)), 1)]
-    (chart,) = map(valid, front.fronts(record, of))
+    (chart,) = map(valid, front.fronts(record, of, "c-0002"))
     assert sorted(zip(named(chart, "front")["x"], named(chart, "front")["y"], strict=True)) == [(1.0, 5.0), (2.0, 2.0)]
+    assert (named(chart, "picked")["x"], named(chart, "picked")["y"]) == ([2.0], [2.0])
     assert named(chart, "result")["x"] == [3.0] and "x = 3 m" in named(chart, "result")["hovertext"][0]
     volume = valid(front.hypervolume(record, of, 70.0))
     assert volume.data[0]["y"] == [32.0, 53.0, 53.0] and volume.layout["yaxis"]["range"][1] > 70.0

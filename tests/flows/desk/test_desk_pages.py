@@ -65,7 +65,8 @@ def test_a_trial_is_shown_with_its_history_and_not_under_another_campaign(priced
     browser, first = browsers(priced.settings, "ana"), priced.trials()[0]
     browser.post("/queue/priced/decide", {"choice": card(first), "verb": "approve", "reason": "go on"})
     said = browser.get("/campaign/priced/trial/priced-0001").said
-    assert "approved" in said and "ana, policy manual" in said and "go on" in said
+    assert "ana approved for 3 attempts approved go on" in said
+    assert "ana manual revision 1, 3 attempts" in said, "who approved what"
     assert browser.get("/campaign/nothing/trial/priced-0001").status == 404
     assert browser.get("/campaign/priced/trial/priced-0099").status == 404
 

@@ -302,8 +302,8 @@ def test_what_people_wrote_is_shown_and_never_obeyed(finished):
     assert not shown.all("form")
     assert not any("onerror" in attributes for _, attributes in shown.elements)
     assert not shown.all("img")
-    assert "proposed to rejected" in shown.texts
-    assert "approved (manual, 1 attempt)" in shown.texts
+    assert "rejected" in shown.texts
+    assert "approved for 1 attempt" in shown.texts
     queue = shown.texts[shown.texts.index("Waiting for a person") : shown.texts.index("Decisions")]
     assert waiting.id in queue
     assert not {approved.id, refused.id} & set(queue)
@@ -316,7 +316,7 @@ def test_an_approval_is_a_persons_by_its_policy_and_not_by_a_name(finished):
     (trial,) = ledger.propose("small", 9, [proposal], "test")
     ledger.approve(trial.id, trial.expect, trial.digest, "fieldcraft", "", "manual", 1)
     shown = Read(written(home)).texts
-    assert "approved (manual, 1 attempt)" in shown
+    assert "approved for 1 attempt" in shown
     assert any(text.startswith("3 approvals were given automatically") for text in shown)
 
 
