@@ -11,6 +11,7 @@ from fieldcraft.flows.settings import Settings
 
 if TYPE_CHECKING:
     from fieldcraft.flows.files.yaml_data import Page
+    from fieldcraft.flows.wiring.campaign import Campaign
     from fieldcraft.physics.space import SearchSpace
 
 TITLE = "To run a campaign"
@@ -59,7 +60,10 @@ def _check(options: argparse.Namespace, settings: Settings) -> int:
         warned = " ".join(filter(None, (trial_warning(campaign), warning(campaign)))) or None
         kinds = derived, partial, equations, emulators, stated_fields, gradients, stated_noise, sources, folded_spaces
         told = (each.told(campaign) for each in kinds)
-        noted = " ".join(filter(None, (equations.unused(campaign), *told, _decades(campaign.space)))) or None
+        noted = (
+            " ".join(filter(None, (equations.unused(campaign), *told, _unlearnt(campaign), _decades(campaign.space))))
+            or None
+        )
     kept = [str(constraint) for constraint in campaign.space.constraints]
     data: dict[str, Any] = {"campaign": campaign.name, "digest": campaign.digest, "spec": campaign.data}
     data |= {"constraints": kept, "warning": warned, "note": noted}
@@ -76,6 +80,17 @@ def _check(options: argparse.Namespace, settings: Settings) -> int:
 
     show(options.json, data, text)
     return 0
+
+
+def _unlearnt(campaign: "Campaign") -> str | None:
+    """Note on words that have a start alone, from which no model learns; None for others."""
+    part = campaign.spec.algorithm
+    if part.named or part.surrogate or part.peer:
+        return None
+    return (
+        f"no surrogate is named: all designs are those of the proposer {part.start.proposer.kind}, and nothing is "
+        "learnt from results. `algorithm: {kind: auto, start: ...}` learns."
+    )
 
 
 def _decades(space: "SearchSpace") -> str | None:

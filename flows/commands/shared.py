@@ -112,10 +112,10 @@ def campaign_of(ledger: "Ledger", name: str) -> Any:
     """
     known = {campaign.name: campaign for campaign in ledger.campaigns()}
     if name not in known:
-        raise InputError(
-            f"No campaign {quoted(name)} here.{suggestion(name, known)} Known: {', '.join(known) or 'none'}. "
-            "--home names another folder."
-        )
+        said = f"No campaign {quoted(name)} here.{suggestion(name, known)} Known: {', '.join(known) or 'none'}. "
+        if name.endswith((".yaml", ".yml")):
+            raise InputError(f"{said}A campaign has the name in its file; 'fieldcraft run FILE' begins that of a file.")
+        raise InputError(f"{said}--home names another folder.")
     return known[name]
 
 

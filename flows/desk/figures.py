@@ -135,7 +135,7 @@ def _groups(board: Board, standing: Standing, wired: Campaign | None) -> Groups:
     if not trials:
         return {}
     pick = ledger.picked(record.name)
-    goals = front.fronts(record, trials, pick and pick.trial)
+    goals = front.fronts(record, trials, pick.trial if pick else None)
     several = [*goals, front.hypervolume(record, trials, most_hypervolume(wired) if wired else None)] if goals else []
     done = completed(trials)
     margins = constraints.margins(record, trials) if done else None

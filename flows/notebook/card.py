@@ -57,7 +57,7 @@ def _picture(settings: Settings, ledger: Ledger, campaign: CampaignRecord) -> tu
     if goals := pairs(campaign, trials):
         figure, said = new_figure(5.5, 3.4), "all results, and those on the front"
         pick = ledger.picked(campaign.name)
-        picked = pick and pick.trial
+        picked = pick.trial if pick else None
         front_chart(figure.subplots(), campaign, trials, *goals[0], picked)
         chart = fronts(campaign, trials, picked)[0]
     else:

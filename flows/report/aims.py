@@ -40,17 +40,12 @@ def front_section(material: Material) -> Markup | None:
         ]
         for entry in shown
     ]
-    most = most_hypervolume(material.wired) if material.wired else None
+    most, picked = most_hypervolume(material.wired) if material.wired else None, material.picked
     more = len(found["trials"]) - len(shown)
     return section(
         "Front",
         note(f"{front_text(found, most)}."),
-        row(
-            *(
-                chart(each)
-                for each in fronts(material.campaign, material.trials, material.picked and material.picked["trial"])
-            )
-        ),
+        row(*(chart(each) for each in fronts(material.campaign, material.trials, picked["trial"] if picked else None))),
         note(_caption(len(found["objectives"]))),
         chart(
             hypervolume(material.campaign, material.trials, most),

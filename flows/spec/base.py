@@ -32,7 +32,14 @@ _PLAINLY = {  # pydantic's words for kinds of values
     "model_type": "Input should be a valid mapping of keys to values",
 }
 _WHOLE = 2**63
-_SUCH_AS = {"algorithm.start": ", such as start: {n: 5}"}
+_SUCH_AS = {
+    "name": ", such as name: alloy",
+    "seed": ", such as seed: 1",
+    "problem": ", such as problem: {kind: branin}",
+    "algorithm": ", such as algorithm: {kind: auto}",
+    "algorithm.start": ", such as start: {n: 5}",
+    "budget": ", such as budget: {trials: 30}",
+}
 STORED = "stored"
 """Context of the validation of what a ledger keeps."""
 _PASSES = 1_000_000  # trials: each pass reads them all

@@ -61,7 +61,7 @@ def draw(settings: Settings, ledger: Ledger, campaign: CampaignRecord, file: Pat
     panels: list[Callable[[Any], None]] = [lambda axis: progress(axis, campaign, trials, optimum)]
     if wired.objective.goals:
         pick = ledger.picked(campaign.name)
-        drawn = partial(front_chart, campaign=campaign, trials=trials, picked=pick and pick.trial)
+        drawn = partial(front_chart, campaign=campaign, trials=trials, picked=pick.trial if pick else None)
         panels = [partial(drawn, across=x, up=y) for x, y in pairs(campaign, trials)]
         panels.append(lambda axis: hypervolume_chart(axis, campaign, trials, most_hypervolume(wired)))
     field = field_of_places(settings, campaign, trials)

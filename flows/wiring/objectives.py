@@ -24,7 +24,7 @@ def require_sense(spec: CampaignSpec, problem: Problem) -> None:
     if not marked:
         distance = isinstance(problem.outputs[0].formula, Distance)
         if spec.sense is None and not distance:
-            raise InputError("sense: missing. Give it.")
+            raise InputError("sense: missing. Give it: minimize or maximize.")
         if spec.sense == "maximize" and distance:
             raise InputError(
                 f"sense: 'maximize' is given, and {problem.outputs[0].name!r} is a distance, which is made small. "

@@ -296,3 +296,16 @@ def test_a_campaign_goes_on_with_the_words_that_its_name_stood_for_when_it_began
             created(ledger, other, tmp_path / "c.yaml")
     with pytest.raises(InputError, match=r"surrogate\.kernel: rbf -> matern32"):
         created(ledger, now, tmp_path / "c.yaml", strictly=True)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "noted"),
+    [("{start: {n: 3}}", True), ("{kind: sobol}", False), ("{kind: auto, start: {n: 3}}", False)],
+)
+def test_check_notes_that_a_start_alone_learns_nothing(algorithm, noted, tmp_path, capsys):
+    file = tmp_path / "c.yaml"
+    words = "name: c\nseed: 1\nsense: minimize\nproblem: {kind: branin}\nsimulator: {kind: function}\n"
+    file.write_text(f"{words}algorithm: {algorithm}\nbudget: {{trials: 5}}\n")
+    assert main(["check", str(file), "--home", str(tmp_path)]) == 0
+    said = "all designs are those of the proposer sobol, and nothing is learnt from results"
+    assert (said in capsys.readouterr().out) is noted
