@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from numbers import Integral
+from pathlib import Path
 from typing import Any
 
 from fieldcraft.flows.errors import InputError
@@ -29,6 +30,17 @@ def mapping(what: str, given: Any) -> dict[str, Any]:
     if not isinstance(given, Mapping):
         raise InputError(f"{what} is {given!r}: give a mapping of names to values.")
     return dict(given)
+
+
+def folder(what: str, given: Any) -> Path:
+    """Path of a folder.
+
+    Raises:
+        InputError: it is no path.
+    """
+    if not isinstance(given, str | Path):
+        raise InputError(f"{what} is {given!r}: give the path of a folder.")
+    return Path(given)
 
 
 def names(what: str, given: Any) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 from fieldcraft.flows.commands.shared import campaign_of
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.files.yaml_data import Page, read_page
-from fieldcraft.flows.notebook.arguments import mapping, names
+from fieldcraft.flows.notebook.arguments import folder, mapping, names
 from fieldcraft.flows.notebook.open_campaign import OpenCampaign
 from fieldcraft.flows.settings import Settings, settings_from
 from fieldcraft.flows.wiring.campaign_file import campaign_on
@@ -50,7 +50,7 @@ def campaign(
         InputError: the specification is wrong, or the campaign has another one; names the keys that differ.
         identity.Refused: the current user may not create campaigns.
     """
-    settings = settings_from(home=None if home is None else Path(home))
+    settings = settings_from(home=None if home is None else folder("home", home))
     if isinstance(name, Path) or str(name).endswith((".yaml", ".yml")):
         _nothing_beside(name, space, minimize, maximize, constraints, budget, further)
         return _begun(read_page(Path(name)), settings)

@@ -554,3 +554,8 @@ def test_rights_hold_here_as_in_the_commands(rod, tmp_path, monkeypatch):
 def test_importing_fieldcraft_alone_imports_no_large_library():
     code = "import sys, fieldcraft; print([name for name in ('torch', 'pandas', 'xarray') if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_a_home_that_is_no_path_is_refused():
+    with pytest.raises(InputError, match="home is 5: give the path of a folder"):
+        fc.campaign("rod", home=5)
