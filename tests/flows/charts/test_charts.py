@@ -14,6 +14,7 @@ from fieldcraft.flows.charts.chart import COLOURS, MOST, Chart, ends, whole
 from fieldcraft.flows.charts.page import as_json
 from fieldcraft.flows.charts.space import _short, parallel, where
 from fieldcraft.flows.charts.trace import trace
+from fieldcraft.flows.views.charts import front_chart, new_figure
 from fieldcraft.storage.records import CampaignRecord, TrialState, TrialSummary
 
 PAGES = {"white": "#FFFFFF", "dark": "#161B20"}
@@ -249,6 +250,10 @@ def test_a_front_has_those_that_none_beats_and_the_design_under_the_pointer():
     assert sorted(zip(named(chart, "front")["x"], named(chart, "front")["y"], strict=True)) == [(1.0, 5.0), (2.0, 2.0)]
     assert (named(chart, "picked")["x"], named(chart, "picked")["y"]) == ([2.0], [2.0])
     assert named(chart, "result")["x"] == [3.0] and "x = 3 m" in named(chart, "result")["hovertext"][0]
+    axis = new_figure(4.0, 3.0).subplots()
+    front_chart(axis, record, of, *front.pairs(record, of)[0], "c-0002")
+    (ring,) = (each for each in axis.lines if each.get_label() == "picked")
+    assert ring.get_xydata().tolist() == [[2.0, 2.0]]
     volume = valid(front.hypervolume(record, of, 70.0))
     assert volume.data[0]["y"] == [32.0, 53.0, 53.0] and volume.layout["yaxis"]["range"][1] > 70.0
 
