@@ -170,10 +170,10 @@ def _costs(data: Mapping[str, Any]) -> list[str]:
     lines = []
     for label, what in (("cost", "cost"), ("time", "seconds")):
         sums = data["spending"][what]
-        spent, reserved, limit = (
-            None if sums[key] is None else quantity(float(sums[key]), sums["unit"])
-            for key in ("spent", "reserved", "limit")
-        )
+        known = {key: None if sums[key] is None else float(sums[key]) for key in ("spent", "reserved", "limit")}
+        if what == "seconds":
+            known = {key: None if value is None else round(value, 1) for key, value in known.items()}
+        spent, reserved, limit = (None if each is None else quantity(each, sums["unit"]) for each in known.values())
         if limit is None and not (sums["unit"] and sums["spent"]):
             continue
         more = f", {reserved} reserved" if sums["reserved"] else ""
