@@ -49,13 +49,14 @@ class Domain:
             shape (n,): an L, a plate with holes. None where the whole box belongs to it.
 
     Raises:
-        ValueError: no axis, or a repeated name.
+        ValueError: no axis, a repeated name, or one axis that is no tuple.
     """
 
     axes: tuple[Axis, ...]
     mask: Callable[[NDArray[np.float64]], NDArray[np.bool_]] | None = None
 
     def __post_init__(self) -> None:
+        refuse_bare("axes", self.axes)
         if not self.axes or len(set(self.names)) < len(self.axes):
             raise ValueError(f"A domain has the axes {self.names}: give at least one, and each its own name.")
 
@@ -89,6 +90,18 @@ class Domain:
                 f"points: it must give True or False for each, ({len(points)},)."
             )
         return np.asarray(found & kept)
+
+
+def refuse_bare(name: str, given: object) -> None:
+    """Accept several entries of a statement.
+
+    Raises:
+        ValueError: it is one entry without the comma that makes it a tuple.
+    """
+    if not isinstance(given, tuple | list):
+        raise ValueError(
+            f"`{name}` is a single {type(given).__name__}: give a tuple, with a comma after a single entry, as (a,)."
+        )
 
 
 def same_axes(domain: Domain, space: SearchSpace) -> bool:

@@ -10,6 +10,7 @@ passes, since n_x^2 + n_y^2 = 1. This is of first order; where the edge runs alo
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,9 +72,15 @@ def refuse_nothing(field: str, place: str, right: Coefficient, value: float, slo
     """Accept a condition a u + b du/dn = g.
 
     Raises:
-        ValueError: a number that is not finite, or a = b = 0.
+        ValueError: a value that is no number or is not finite, or a = b = 0.
     """
     numbers = (value, slope, 0.0 if callable(right) else right)
+    for number in numbers:
+        if not isinstance(number, Real):
+            raise ValueError(
+                f"The condition on {field!r} {place} has {number!r}: give numbers, and as the right-hand side a number "
+                "or a function of the points."
+            )
     if not np.all(np.isfinite(numbers)) or value == slope == 0:
         raise ValueError(
             f"The condition on {field!r} {place} is {value:g} u + {slope:g} du/dn = {right}: give finite numbers, and "
