@@ -387,7 +387,7 @@ class Wave(Cold):
 
 def test_a_functional_that_gives_complex_values_is_refused():
     (emulator,) = emulators_of(Wave(), Wave.space)
-    with pytest.raises(ValueError, match="The emulator of Wave gave complex values: give real ones"):
+    with pytest.raises(ValueError, match="The functional of Wave gave an array of the type complex128: give"):
         emulator.predict(np.zeros((1, 1)))
 
 
