@@ -49,7 +49,7 @@ class Domain:
             shape (n,): an L, a plate with holes. None where the whole box belongs to it.
 
     Raises:
-        ValueError: no axis, a repeated name, or one axis that is no tuple.
+        ValueError: no axis, a repeated name, one axis that is no tuple, or a mask that is no function.
     """
 
     axes: tuple[Axis, ...]
@@ -59,6 +59,10 @@ class Domain:
         refuse_bare("axes", self.axes)
         if not self.axes or len(set(self.names)) < len(self.axes):
             raise ValueError(f"A domain has the axes {self.names}: give at least one, and each its own name.")
+        if self.mask is not None and not callable(self.mask):
+            raise ValueError(
+                f"The domain's mask is a {type(self.mask).__name__}: give a function of the points (n, d)."
+            )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -83,7 +87,9 @@ class Domain:
         found = np.asarray(np.all((points >= low) & (points <= high), axis=1))
         if self.mask is None:
             return found
-        kept = np.asarray(self.mask(points))
+        asked = points.view()
+        asked.flags.writeable = False  # a mask that writes into the points would move them
+        kept = np.asarray(self.mask(asked))
         if kept.shape != found.shape or kept.dtype != np.bool_:
             raise ValueError(
                 f"The domain's mask gave an array of the shape {kept.shape} and type {kept.dtype} for {len(points)} "
