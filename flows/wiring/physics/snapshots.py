@@ -12,6 +12,7 @@ import numpy as np
 from fieldcraft.flows.wiring.physics.emulators import explained
 from fieldcraft.flows.wiring.physics.kept_means import MEANS, keep, loaded, place_of
 from fieldcraft.flows.wiring.physics.stated_fields import no_fields
+from fieldcraft.physics.parametric.discrete import DiscreteSystem
 from fieldcraft.physics.parametric.grid import Grid
 from fieldcraft.physics.parametric.statement import Fields, ParametricEquation
 from fieldcraft.physics.parametric.transfer import MANY, fewer, on_cells
@@ -23,7 +24,6 @@ from fieldcraft.storage.records import FieldRef
 if TYPE_CHECKING:
     from fieldcraft.flows.wiring.campaign import Campaign
     from fieldcraft.models.snapshots import Calibration, Predict, Snapshots
-    from fieldcraft.physics.parametric.discrete import DiscreteSystem
 
 # Fields that a process keeps, each on a grid of at most some thousand cells.
 _KEPT = 4096
@@ -167,7 +167,7 @@ class StatedFields(ReadFields):
             terms=self.terms if states else None,
         )
 
-    def discrete(self, X: np.ndarray) -> "DiscreteSystem":
+    def discrete(self, X: np.ndarray) -> DiscreteSystem:
         """The equations that the simulator solves on these cells, of encoded designs X (k, d).
 
         Raises:
@@ -175,6 +175,11 @@ class StatedFields(ReadFields):
         """
         with explained(self.problem, "state its discrete equations"):
             found = self.problem.discrete(self.space.values(X), self.cells)
+        if found is not None and not isinstance(found, DiscreteSystem):
+            raise ValueError(
+                f"The discrete equations of {type(self.problem).__name__} are a {type(found).__name__}: let its "
+                "`discrete` return a DiscreteSystem."
+            )
         if found is None or found.field not in self.names or found.free.max() >= math.prod(self.cells):
             raise ValueError(
                 f"The discrete equations of {type(self.problem).__name__} are not those of a field on "
