@@ -43,7 +43,7 @@ class Edge:
             times; None for the whole edge.
 
     Raises:
-        ValueError: a number that is not finite, or a = b = 0.
+        ValueError: a number that is not finite, a = b = 0, or a part that is no function.
     """
 
     field: str
@@ -54,6 +54,11 @@ class Edge:
 
     def __post_init__(self) -> None:
         refuse_nothing(self.field, "along the mask's edge", self.right, self.value, self.slope)
+        if self.part is not None and not callable(self.part):
+            raise ValueError(
+                f"The `part` of the condition on {self.field!r} along the mask's edge is {self.part!r}: give a "
+                "function of the points, or leave it out."
+            )
 
 
 @dataclass(frozen=True)
@@ -188,13 +193,18 @@ def along(
         begin: Beginning of time; empty in steady state.
 
     Raises:
-        ValueError: a face has another number of conditions than there are fields.
+        ValueError: a face has another number of conditions than there are fields, or a part gives another shape.
     """
     axis, ghosts, cells = at
     asked = np.column_stack([faces.points, *(np.full(len(cells), time) for time in begin)])
     counts, found = np.zeros(len(cells), dtype=int), []
     for field, each in edge:
         on = np.ones(len(cells), dtype=bool) if each.part is None else np.asarray(each.part(asked), dtype=bool)
+        if on.shape != (len(cells),):
+            raise ValueError(
+                f"The `part` of a condition along the mask's edge gave an array of the shape {on.shape} for "
+                f"{len(cells)} places: it must give True or False for each, ({len(cells)},)."
+            )
         counts += on
         normal = np.where(each.slope == 0, 1.0, faces.normal[on])
         places = ghosts[on], cells[on], faces.points[on], faces.shares[on], normal
