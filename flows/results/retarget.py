@@ -73,7 +73,8 @@ def retarget(settings: Settings, source: str, file: Path, by: str) -> Retargeted
     left: dict[str, str] = {}
     found = list(_read(campaign, ledger, fields_at(settings.fields), source, before, left))
     if not found and not before:
-        reasons = "; ".join(f"{trial}: {reason}" for trial, reason in list(left.items())[:3]) or "it has no trial"
+        first = (f"{trial}: {reason.removesuffix('.')}" for trial, reason in list(left.items())[:3])
+        reasons = "; ".join(first) or "it has no trial"
         raise InputError(f"No field of {source} can be read anew: {reasons}.")
     ended = created(ledger, campaign, file)
     if not found:
