@@ -10,6 +10,7 @@ import numpy as np
 
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.spec.contracts import asked
+from fieldcraft.flows.wiring.physics.nearest_designs import middle, nearest
 from fieldcraft.models.capability import Capability, provided, required
 from fieldcraft.physics.parametric.derivatives import refuse_wrong_derivatives
 from fieldcraft.physics.parametric.grid import Grid
@@ -50,7 +51,8 @@ class _Outputs:
         """All outputs at encoded designs X (n, d), shape (n, outputs)."""
         key = X.tobytes()
         if key not in self._last:
-            found = np.vstack([self._some(X[first : first + _BLOCK]) for first in range(0, len(X), _BLOCK)])
+            blocks = (X[first : first + _BLOCK] for first in range(0, len(X), _BLOCK))
+            found = np.vstack([nearest(self._some, self.space, block) for block in blocks])
             self._last.clear()
             self._last[key] = found
         return self._last[key]
@@ -341,7 +343,7 @@ def require_mask(campaign: "Campaign") -> None:
     stated = campaign.problem.parametric
     if stated is None or stated.domain.mask is None:
         return
-    (design,) = campaign.space.decode(np.zeros((1, campaign.space.dimension)))
+    (design,) = campaign.space.decode(middle(campaign.space))
     try:
         with explained(campaign.problem, "solve its equation"):
             solved(stated, design, stated.cells)
@@ -359,7 +361,7 @@ def require_predictions(campaign: "Campaign") -> None:
     needing = {Capability.EMULATOR in required(part) for part in (words.initial, words.surrogate)}
     if campaign.spec.emulator is not None or no_emulator(campaign.problem, space) is not None or True not in needing:
         return
-    X = np.vstack([np.zeros((1, space.dimension)), space.sample(1, np.random.default_rng(_SEED))])
+    X = np.vstack([middle(space), space.sample(1, np.random.default_rng(_SEED))])
     try:
         emulators_of(campaign.problem, space)[0].predict(X)
     except (ValueError, ArithmeticError) as error:
@@ -375,7 +377,7 @@ def require_derivatives(campaign: "Campaign") -> None:
     stated = campaign.problem.parametric
     if stated is None or stated.nonlinear is None:
         return
-    (design,) = campaign.space.decode(np.zeros((1, campaign.space.dimension)))
+    (design,) = campaign.space.decode(middle(campaign.space))
     try:
         with explained(campaign.problem, "evaluate its nonlinear terms"):
             refuse_wrong_derivatives(stated, design)

@@ -11,6 +11,7 @@ import numpy as np
 
 from fieldcraft.flows.wiring.physics.emulators import explained
 from fieldcraft.flows.wiring.physics.kept_means import MEANS, keep, loaded, place_of
+from fieldcraft.flows.wiring.physics.nearest_designs import nearest
 from fieldcraft.flows.wiring.physics.stated_fields import no_fields
 from fieldcraft.physics.parametric.discrete import DiscreteSystem
 from fieldcraft.physics.parametric.grid import Grid
@@ -136,7 +137,8 @@ class StatedFields(ReadFields):
     def predict(self, X: np.ndarray) -> np.ndarray:
         """Fields of encoded designs X (k, d) by the equation on its coarse grid, shape (k, fields, cells)."""
         at_once = max(1, _VALUES // math.prod(self.stated.cells))
-        parts = [self._solved(X[first : first + at_once]) for first in range(0, len(X), at_once)]
+        blocks = (X[first : first + at_once] for first in range(0, len(X), at_once))
+        parts = [nearest(self._solved, self.space, block) for block in blocks]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _solved(self, X: np.ndarray) -> np.ndarray:
