@@ -8,19 +8,19 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from fieldcraft.models.acquisition import Acquisition, RemarkedScore, Score
 from fieldcraft.models.capability import Capability, provided, required
 from fieldcraft.models.constraints import Constraints
-from fieldcraft.models.coordinates.model_coordinates import ModelCoordinates
+from fieldcraft.models.coordinates.model_coordinates import ModelCoordinates, among
 from fieldcraft.models.coordinates.posterior import of_designs, of_model
 from fieldcraft.models.coordinates.score import of_designs as score_of_designs
 from fieldcraft.models.feasibility.constrained import ConstrainedPosterior
 from fieldcraft.models.gaussian.exact_results import through_results
 from fieldcraft.models.levels.choice import believing, levelled
-from fieldcraft.models.maximizer import SAME, Candidates, Maximizer
+from fieldcraft.models.maximizer import Candidates, Maximizer
 from fieldcraft.models.maximizers.multistart import Multistart
 from fieldcraft.models.numerics.neighbours import neighbours
 from fieldcraft.models.observations import Array, Emulator, Observations
@@ -286,25 +286,17 @@ def _distinct(X: Array, taken: Array, space: SearchSpace, rng: np.random.Generat
     """X (q, d) with each row that is in ``taken`` (k, d), or equal to a row before it, replaced by a free design."""
     gone = taken
     for x in X:
-        gone = np.vstack([gone, x if _free(x[None], gone, space)[0] else _nearest_free(x, gone, space, rng)])
+        gone = np.vstack([gone, _nearest_free(x, gone, space, rng) if among(x[None], gone, space)[0] else x])
     return gone[len(taken) :]
 
 
 def _nearest_free(x: Array, gone: Array, space: SearchSpace, rng: np.random.Generator) -> Array:
     """The free design nearest to x (d,), among its neighbours in one discrete variable and random designs."""
     near = np.vstack([neighbours(space, x), space.sample(_SAMPLES, rng)])
-    free = near[_free(near, gone, space)]
+    free = near[~among(near, gone, space)]
     if len(free) == 0:
         raise ValueError(
             f"No design is left for the batch: the space is discrete and {len(gone)} of its designs are taken; lower "
             "the batch size or widen the space."
         )
     return np.asarray(free[np.argmin(np.linalg.norm(free - x, axis=1))])
-
-
-def _free(X: Array, gone: Array, space: SearchSpace) -> NDArray[np.bool_]:
-    """True for rows of X (n, d) that are no design of ``gone`` (k, d), shape (n,)."""
-    if (coordinates := ModelCoordinates.of(space)) is not None:
-        X, gone = coordinates.array(X), coordinates.array(gone)
-    apart = np.abs(X[:, None, :] - gone[None, :, :]).max(axis=2)
-    return np.asarray(np.all(apart >= SAME, axis=1))

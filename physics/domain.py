@@ -49,15 +49,20 @@ class Domain:
             shape (n,): an L, a plate with holes. None where the whole box belongs to it.
 
     Raises:
-        ValueError: no axis, or a repeated name.
+        ValueError: no axis, a repeated name, one axis that is no tuple, or a mask that is no function.
     """
 
     axes: tuple[Axis, ...]
     mask: Callable[[NDArray[np.float64]], NDArray[np.bool_]] | None = None
 
     def __post_init__(self) -> None:
+        refuse_bare("axes", self.axes)
         if not self.axes or len(set(self.names)) < len(self.axes):
             raise ValueError(f"A domain has the axes {self.names}: give at least one, and each its own name.")
+        if self.mask is not None and not callable(self.mask):
+            raise ValueError(
+                f"The domain's mask is a {type(self.mask).__name__}: give a function of the points (n, d)."
+            )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -82,13 +87,27 @@ class Domain:
         found = np.asarray(np.all((points >= low) & (points <= high), axis=1))
         if self.mask is None:
             return found
-        kept = np.asarray(self.mask(points))
+        asked = points.view()
+        asked.flags.writeable = False  # a mask that writes into the points would move them
+        kept = np.asarray(self.mask(asked))
         if kept.shape != found.shape or kept.dtype != np.bool_:
             raise ValueError(
                 f"The domain's mask gave an array of the shape {kept.shape} and type {kept.dtype} for {len(points)} "
                 f"points: it must give True or False for each, ({len(points)},)."
             )
         return np.asarray(found & kept)
+
+
+def refuse_bare(name: str, given: object) -> None:
+    """Accept several entries of a statement.
+
+    Raises:
+        ValueError: it is one entry without the comma that makes it a tuple.
+    """
+    if not isinstance(given, tuple | list):
+        raise ValueError(
+            f"`{name}` is a single {type(given).__name__}: give a tuple, with a comma after a single entry, as (a,)."
+        )
 
 
 def same_axes(domain: Domain, space: SearchSpace) -> bool:

@@ -182,8 +182,19 @@ class LinearEquation:
         return total
 
     def source(self, points: Values) -> Values:
-        """g at the points (n, d), shape (n,)."""
-        return _at(self.right, points) + 0.0 * points[:, 0]
+        """g at the points (n, d), shape (n,).
+
+        Raises:
+            ValueError: its function gives another number of values.
+        """
+        right = _at(self.right, points)
+        shape = tuple(np.shape(right))
+        if shape and shape[-1] not in (1, len(points)):
+            raise ValueError(
+                f"The right-hand side of an equation gave an array of the shape {shape} at {len(points)} points: it "
+                f"must be one number for each, ({len(points)},)."
+            )
+        return right + 0.0 * points[:, 0]
 
 
 @dataclass(frozen=True)

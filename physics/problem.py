@@ -214,11 +214,22 @@ class Problem(ABC):
             outputs = self.functional(fields, centres, part)
             if outputs is None:
                 return None
+            self._refuse_strange(outputs)
             if not np.isfinite(outputs).all():  # between cells where a field is positive its spline may not be so
                 again = self.functional(coarse, Grid(stated.domain, cells).centres, part)
                 outputs = outputs if again is None else np.where(np.isfinite(outputs), outputs, again)
-            found.append(outputs)
+            found.append(np.atleast_1d(outputs))
         return np.concatenate(found)
+
+    def _refuse_strange(self, outputs: object) -> None:
+        """Accept what ``functional`` gave if it is an array of real numbers, of any shape."""
+        given = np.asarray(outputs)
+        if given.dtype.kind not in "fiub":
+            told = f"a {type(outputs).__name__}" if given.ndim == 0 else f"an array of the type {given.dtype}"
+            raise ValueError(
+                f"The functional of {type(self).__name__} gave {told}: give an array of real numbers (n, outputs), a "
+                "row for each design."
+            )
 
     @property
     def emulator(self) -> Literal["own", "equation"] | None:
@@ -278,7 +289,8 @@ class Problem(ABC):
         states fields, ``functional`` computes the outputs from those.
 
         Raises:
-            ValueError: such a variable or field is missing, or has other dimensions or places.
+            ValueError: such a variable or field is missing, or has other dimensions or places, or the functional gives
+                no real numbers.
         """
         names = [output.name for output in self.measured]
         stated = self.fields
@@ -296,6 +308,7 @@ class Problem(ABC):
                 f"The simulation gave none of {', '.join(names)}, and {type(self).__name__} has {lacking} reads them "
                 "from the fields: give it one, or override evaluate()."
             )
+        self._refuse_strange(found)
         if np.shape(found) != (1, len(names)):
             raise ValueError(
                 f"The functional gave an array of the shape {np.shape(found)}: it must be (1, {len(names)}), a row for "

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from fieldcraft.flows.commands.shared import Add, campaign_of, open_ledger, real, show
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.settings import Settings
-from fieldcraft.flows.text import quoted
+from fieldcraft.flows.text import counted, quoted
 
 if TYPE_CHECKING:
     from fieldcraft.flows.files.tables import Measurement
@@ -197,7 +197,9 @@ def _retarget(options: argparse.Namespace, settings: Settings) -> int:
 
     def text() -> str:
         span = f": {done.trials[0]} to {done.trials[-1]}" if done.trials else ""
-        lines = [f"{done.campaign}: {len(done.trials)} trials of {done.source} read anew, no simulation{span}."]
+        lines = [
+            f"{done.campaign}: {counted(len(done.trials), 'trial')} of {done.source} read anew, no simulation{span}."
+        ]
         return "\n".join([*lines, *_left_out(done.left)])
 
     show(options.json, asdict(done), text)

@@ -12,6 +12,7 @@ from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.files.field_files import read_field
 from fieldcraft.flows.text import quoted
 from fieldcraft.physics.gradients import gradient_of
+from fieldcraft.physics.outputs.checks import numbers_given
 from fieldcraft.physics.parametric.grid import Grid
 from fieldcraft.physics.parametric.readings import NOISE, PLACE, readings_of
 from fieldcraft.physics.problem import Problem
@@ -160,8 +161,7 @@ def _asked(problem: Problem, fields: "xr.Dataset", name: str) -> NDArray[np.bool
 
 def _evaluated(problem: Problem, design: Design, fields: "xr.Dataset") -> dict[str, float]:
     try:
-        found = problem.evaluate(design, fields)
-        return {output.name: float(found[output.name]) for output in problem.measured}
+        return numbers_given(problem.evaluate(design, fields), problem.measured)
     except Exception as error:  # the outermost edge of a user's problem: whatever it raises is one clear error
         raise InputError(
             f"problem {type(problem).__name__} cannot read its outputs from the field: {type(error).__name__}: {error}"

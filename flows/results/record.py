@@ -22,6 +22,7 @@ from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.flows.wiring.context import Site
 from fieldcraft.flows.wiring.fit.derived import completed, require_measured
 from fieldcraft.flows.wiring.observations import standing
+from fieldcraft.physics.outputs.checks import numbers_given
 from fieldcraft.physics.space import Design
 from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.ledger import Ledger, StaleTrial, UnknownTrial
@@ -248,13 +249,13 @@ def _evaluated(
     campaign: Campaign, trial: Trial, ran: Design | None, dataset: "xr.Dataset", where: str
 ) -> dict[str, float]:
     try:
-        found = campaign.problem.evaluate(trial.design if ran is None else ran, dataset)
+        found = numbers_given(campaign.problem.evaluate(ran or trial.design, dataset), campaign.problem.measured)
     except Exception as error:  # the outermost edge of a user's problem: whatever it raises is one clear error
         raise InputError(
             f"{where}{trial.id}: problem {campaign.spec.problem.kind!r} cannot read its outputs from the field: "
             f"{type(error).__name__}: {str(error).removesuffix('.')}. Give the values as well."
         ) from error
-    return _values(campaign, {name: float(value) for name, value in found.items()}, f"{where}{trial.id}", "value")
+    return _values(campaign, found, f"{where}{trial.id}", "value")
 
 
 def record(site: Site, checked: CheckedMeasurement, by: str, source: str) -> Recorded:

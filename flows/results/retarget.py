@@ -14,6 +14,7 @@ from fieldcraft.flows.wiring.campaign_file import read
 from fieldcraft.flows.wiring.create import created
 from fieldcraft.flows.wiring.fit.derived import completed
 from fieldcraft.flows.wiring.observations import counting
+from fieldcraft.physics.outputs.checks import numbers_given
 from fieldcraft.physics.space import SpaceError
 from fieldcraft.storage.fields import FieldStore, fields_at
 from fieldcraft.storage.ledger import Ledger
@@ -72,7 +73,8 @@ def retarget(settings: Settings, source: str, file: Path, by: str) -> Retargeted
     left: dict[str, str] = {}
     found = list(_read(campaign, ledger, fields_at(settings.fields), source, before, left))
     if not found and not before:
-        reasons = "; ".join(f"{trial}: {reason}" for trial, reason in list(left.items())[:3]) or "it has no trial"
+        first = (f"{trial}: {reason.removesuffix('.')}" for trial, reason in list(left.items())[:3])
+        reasons = "; ".join(first) or "it has no trial"
         raise InputError(f"No field of {source} can be read anew: {reasons}.")
     ended = created(ledger, campaign, file)
     if not found:
@@ -123,10 +125,11 @@ def _known(campaign: Campaign, trial: Trial, result: Result, fields: FieldStore)
     dataset = fields.read(result.field)
     try:
         require_units(campaign.problem, dataset)
-        outputs = campaign.problem.evaluate(trial.actual, dataset)
-    except (ValueError, KeyError, InputError) as error:
+        outputs = numbers_given(campaign.problem.evaluate(trial.actual, dataset), campaign.problem.measured)
+    except Exception as error:  # the outermost edge of a user's problem: whatever it raises is one clear error
+        kind = "" if isinstance(error, ValueError | InputError) else f"{type(error).__name__}: "
         raise InputError(
-            f"{trial.id}: problem {campaign.spec.problem.kind!r} cannot read its outputs from the field. {error} "
-            "Nothing was adopted."
-        ) from None
+            f"{trial.id}: problem {campaign.spec.problem.kind!r} cannot read its outputs from the field. "
+            f"{kind}{str(error).removesuffix('.')}. Nothing was adopted."
+        ) from error
     return Known(design=trial.actual, outputs=outputs, field=result.field, details={"trial": trial.id})

@@ -10,6 +10,8 @@ from pydantic import ValidationError
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.spec.plugin_files import is_plugin, line_of
 from fieldcraft.flows.text import quoted, said
+from fieldcraft.physics.domain import Domain
+from fieldcraft.physics.parametric.statement import Condition
 from fieldcraft.physics.problem import Output, Problem, Simulator
 from fieldcraft.physics.space import SearchSpace
 
@@ -52,7 +54,7 @@ def require_problem(problem: Problem) -> None:
     cls = type(problem)
     if not is_plugin(cls.__module__):
         return
-    space, outputs, _, _ = (_property(problem, name) for name in ("space", "outputs", "domain", "equation"))
+    space, outputs, domain, equation = (_property(problem, name) for name in ("space", "outputs", "domain", "equation"))
     if not isinstance(space, SearchSpace):
         raise _fault(_getter(cls, "space"), f"'space' gives {quoted(space)}: return a SearchSpace, such as {_SPACE}")
     if not (isinstance(outputs, tuple | list) and outputs and all(isinstance(each, Output) for each in outputs)):
@@ -60,6 +62,15 @@ def require_problem(problem: Problem) -> None:
         right = f"({bare},), a tuple with its comma" if bare else f"{_OUTPUTS}, a tuple"
         raise _fault(_getter(cls, "outputs"), f"'outputs' gives {bare or quoted(outputs)}: return {right}")
     names = [output.name for output in outputs]
+    if not isinstance(domain, Domain | None):
+        raise _fault(_getter(cls, "domain"), f"'domain' gives {quoted(domain)}: return a Domain, or None")
+    if equation is not None and (isinstance(equation, type) or not hasattr(equation, "linear")):
+        raise _fault(
+            _getter(cls, "equation"), f"'equation' gives {quoted(equation)}: return an equation, such as laplace(2)"
+        )
+    sides = _property(problem, "conditions")
+    if not (isinstance(sides, tuple | list) and all(isinstance(each, Condition) for each in sides)):
+        raise _fault(_getter(cls, "conditions"), f"'conditions' gives {quoted(sides)}: return a tuple of Conditions")
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise _fault(_getter(cls, "outputs"), f"two outputs are named {twice!r}: give each its own name")
 

@@ -29,6 +29,7 @@ from fieldcraft.flows.steps.cleanup import tidy
 from fieldcraft.flows.text import said
 from fieldcraft.flows.wiring.context import ACTOR, Site
 from fieldcraft.physics.gradients import gradient_of
+from fieldcraft.physics.outputs.checks import numbers_given
 from fieldcraft.physics.parametric.readings import readings_of
 from fieldcraft.physics.space import Design
 from fieldcraft.storage.fields import FieldDamaged
@@ -199,8 +200,7 @@ def _evaluated(site: Site, trial: Trial, design: Design, fields: "xr.Dataset") -
         problem, names = site.campaign.problem, [output.name for output in site.campaign.problem.measured]
         if site.campaign.answering is not None and all(name in fields and not fields[name].ndim for name in names):
             return {name: float(fields[name]) for name in names}
-        found = problem.evaluate(design, fields)
-        return {name: float(found[name]) for name in names}
+        return numbers_given(problem.evaluate(design, fields), problem.measured)
     except Exception as error:  # the outermost edge of a user's problem: whatever it raises is one clear error
         raise FieldcraftError(
             f"{trial.id}: evaluate of problem {site.campaign.spec.problem.kind!r} failed: {type(error).__name__}: "

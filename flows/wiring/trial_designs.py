@@ -13,6 +13,7 @@ from fieldcraft.flows.settings import no_secrets
 from fieldcraft.flows.spec.plugin_files import line_of
 from fieldcraft.flows.text import said
 from fieldcraft.flows.wiring.campaign import Campaign
+from fieldcraft.physics.outputs.checks import numbers_given
 from fieldcraft.physics.problem import Infeasible, Transient
 from fieldcraft.physics.space import Design
 
@@ -61,7 +62,7 @@ def _fault(campaign: Campaign, design: Design, rng: np.random.Generator) -> str 
         if simulator.gate(problem, design, rng) is not None:
             return None
         found = problem.evaluate(design, simulator.run(problem, design, rng))
-        outputs = problem.completed({output.name: float(found[output.name]) for output in problem.measured}, design)
+        outputs = problem.completed(numbers_given(found, problem.measured), design)
     except (Infeasible, Transient):
         return None
     except (Exception, SystemExit) as error:  # the outermost edge of a user's code: what it raises is told

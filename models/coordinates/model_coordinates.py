@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fieldcraft.models.data.earlier_results import MOST_EARLIER
+from fieldcraft.models.maximizer import SAME
 from fieldcraft.models.observations import Array, EarlierResults, LevelResults, Observations, PartialResults
 from fieldcraft.physics.space import ImageColumns, SearchSpace
 
@@ -166,3 +167,10 @@ class ModelCoordinates:
             readings=None,
             gradients=None,
         )
+
+
+def among(X: Array, known: Array, space: SearchSpace | None) -> NDArray[np.bool_]:
+    """True for rows of encoded X (n, d) that are a design of ``known`` (k, d), also under another point, shape (n,)."""
+    if (coordinates := ModelCoordinates.of(space)) is not None:
+        X, known = coordinates.array(X), coordinates.array(known)
+    return np.asarray((np.abs(X[:, None] - known[None]).max(axis=2) < SAME).any(axis=1))

@@ -16,7 +16,7 @@ cantilever and 0.9 on the tidal channel; where one is 20% off, the best leave 0.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -106,13 +106,26 @@ def calibrated(known: Calibration, X: Array) -> Calibrated:
     if np.sum(found.fun**2) >= _GAIN * np.sum(residuals(np.array(begin)) ** 2):
         stated = np.array([each.value for each in known.coefficients])
         return Calibrated(known.coefficients, stated, np.full(len(stated), np.nan))
-    shares = np.where(found.x < _AT_BOUND, 0.0, np.where(found.x > 1 - _AT_BOUND, 1.0, found.x))
+    shares = _at_bounds(np.asarray(found.x), residuals)
     free, each_run = (shares > 0) & (shares < 1), (len(told), -1)
     errors = np.full(len(scales), np.nan)
     if found.success:
         errors[free] = _errors(found.fun.reshape(each_run), found.jac.reshape(*each_run, len(scales))[:, :, free])
     slopes = np.array([scale.slope(share) for scale, share in zip(scales, shares, strict=True)])
     return Calibrated(known.coefficients, values(shares), errors * slopes)
+
+
+def _at_bounds(shares: Array, residuals: Callable[[Array], Array]) -> Array:
+    """Shares (k,), at a bound where they are close to it and it fits no worse: in a wide range that may be far away."""
+    for number in np.flatnonzero((shares < _AT_BOUND) | (shares > 1 - _AT_BOUND)):
+        moved = shares.copy()
+        moved[number] = np.rint(shares[number])
+        try:
+            if np.sum(residuals(moved) ** 2) <= np.sum(residuals(shares) ** 2):
+                shares = moved
+        except ValueError:  # an equation may have no solution at the end of a range, such as one without a conductance
+            continue
+    return shares
 
 
 def _spread_weights(told: Array) -> Array:

@@ -24,10 +24,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fieldcraft.models.acquisition import Score
+from fieldcraft.models.coordinates.model_coordinates import among
 from fieldcraft.models.coordinates.posterior import PosteriorOfDesigns
 from fieldcraft.models.feasibility.constrained import LEAST_SD, ConstrainedPosterior, about_objective
 from fieldcraft.models.levels.process import LevelsPosterior
-from fieldcraft.models.maximizer import SAME, Candidates
+from fieldcraft.models.maximizer import Candidates
 from fieldcraft.models.numerics.point_sets import normal_samples, sobol_points, take
 from fieldcraft.models.observations import Array, Observations
 from fieldcraft.models.scoring.incumbent import incumbent
@@ -117,7 +118,7 @@ def levelled(
 
 def _next_of_start(x: Array, data: Observations, waiting: Tensor) -> Array:
     """The first design of the cheapest level that the target has not run, (d,); x if there is none."""
-    left = data.lower[0].X[~_among(data.lower[0].X, np.vstack([data.X, waiting.numpy()]))]
+    left = data.lower[0].X[~among(data.lower[0].X, np.vstack([data.X, waiting.numpy()]), data.space)]
     return left[0] if len(left) else x
 
 
@@ -127,12 +128,7 @@ def _designs(X: Array, data: Observations, space: SearchSpace, rng: np.random.Ge
     steps = rng.choice(_DISTANCES, size=(len(near), 1)) * rng.standard_normal(near.shape)
     each = [X, space.repair(near + steps), *(one.X for one in data.lower), take(sobol_points(space, rng), _SAMPLES)]
     points = np.vstack(each)
-    return points[~_among(points, data.X)]
-
-
-def _among(X: Array, known: Array) -> NDArray[np.bool_]:
-    """True for rows of X (n, d) that are a row of ``known`` (k, d), shape (n,)."""
-    return np.asarray((np.abs(X[:, None] - known[None]).max(axis=2) < SAME).any(axis=1))
+    return points[~among(points, data.X, data.space)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,7 +194,7 @@ class _Place:
             zeros = beliefs.zeros
             if beliefs.hidden is not None:
                 success = beliefs.hidden.log_probability(points).exp()
-        free = ~_among(samples, waiting.numpy())
+        free = ~among(samples, waiting.numpy(), data.space)
         return cls(tuple(parts), zeros[:, None], level, points, free, success)
 
     def best(self, x: Array, data: Observations, out: Sequence[Array]) -> tuple[int | None, Array]:
@@ -212,14 +208,14 @@ class _Place:
         with torch.no_grad():
             points, worth = self.points.numpy(), self._worth(*self._moments).numpy()
             tried = self._tried(data)
-            first = np.flatnonzero(_among(points, x[None]))[:1]
+            first = np.flatnonzero(among(points, x[None], data.space))[:1]
             at = int(np.where(tried if tried.any() else self.free, worth, -1.0).argmax())
             moves = tried.any() or not self.free[first].all()
             best: tuple[float, int | None, Array] = (1.0, None, points[at] if moves else x)
             first = np.concatenate([first, np.argsort(-worth, kind="stable")[:_READ]])
             for each in data.lower:
                 gone = np.vstack([each.X, out[each.level]])
-                rows = first[~_among(points[first], gone)] if data.exact else first
+                rows = first[~among(points[first], gone, data.space)] if data.exact else first
                 if len(rows):
                     gains = self._gains(rows, each.level, tried) / (1 + each.cost)
                     top = int(gains.argmax())
@@ -239,7 +235,7 @@ class _Place:
         if process is None or self.likeness < _LIKE:
             return np.zeros(len(self.points), dtype=bool)
         known = [each.X for each in data.lower if each.level == process.levels[0] and each.cost <= _CHEAP]
-        return self.free & _among(self.points.numpy(), np.vstack([self.points.numpy()[:0], *known]))
+        return self.free & among(self.points.numpy(), np.vstack([self.points.numpy()[:0], *known]), data.space)
 
     def _gains(self, rows: NDArray[np.intp], level: int, tried: NDArray[np.bool_]) -> Array:
         """V / v for a result of a level at each of some points (k,), shape (k,); 1 where nothing is expected.

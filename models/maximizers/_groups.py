@@ -178,8 +178,13 @@ def group_spaces(space: SearchSpace, groups: Groups) -> tuple[SearchSpace, ...]:
     """The space of each group of coordinates: its variables in the order of these, and the constraints on them.
 
     Raises:
-        ValueError: a variable is in two groups, or a constraint couples two.
+        ValueError: the space is not plain, a variable is in two groups, or a constraint couples two.
     """
+    if reasons := space.folds.reasons:
+        raise ValueError(
+            f"Groups of variables are searched one by one among the encoded points themselves, and "
+            f"{'; '.join(reasons)}: use `maximizer: multistart`."
+        )
     names = [_names(space, group) for group in groups]
     for name in space.names:
         if not any(name in group for group in names):

@@ -1,6 +1,9 @@
 """Checks of outputs that are computed, of a campaign file or of a problem in Python."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from fieldcraft.physics.outputs.formula import written
 from fieldcraft.physics.outputs.output import Output
@@ -40,3 +43,38 @@ def _require_names(output: str, read: Sequence[str], measured: Sequence[str], nu
             )
     if not set(read) & set(measured):
         raise ValueError(f"The formula of {output!r} reads no measured result: name one.")
+
+
+def numbers_given(found: object, measured: Sequence[Output]) -> dict[str, float]:
+    """The measured outputs in what a problem's ``evaluate`` gave, by name.
+
+    Args:
+        found: What it gave.
+        measured: The measured outputs.
+
+    Raises:
+        ValueError: it is no mapping, or an output is missing or is not one real number.
+    """
+    names = [output.name for output in measured]
+    if not isinstance(found, Mapping):
+        raise ValueError(
+            f"it gave {_kind(found)}: let it return a dictionary with a number for each of {', '.join(names)}"
+        )
+    for name in names:
+        if name not in found:
+            raise ValueError(f"it gave no {name!r} (it gave {', '.join(map(str, found)) or 'nothing'}): give a number")
+    return {name: _number(name, found[name]) for name in names}
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name!r} is {_kind(value)}: give one real number") from None
+
+
+def _kind(value: object) -> str:
+    """A value in words, for an error."""
+    if value is None or isinstance(value, str | complex):
+        return repr(value)
+    return f"an array of the shape {value.shape}" if isinstance(value, np.ndarray) else f"a {type(value).__name__}"

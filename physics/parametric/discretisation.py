@@ -265,7 +265,7 @@ class Discretisation:
     def _at(self, coefficient: Coefficient, times: Array | None) -> Array:
         """Means of a coefficient, shape (n or 1, steps or 1, N): 1 where it is the same for all."""
         if not callable(coefficient):
-            return np.full((1, 1, self.cells), coefficient)
+            return finite(np.full((1, 1, self.cells), coefficient))
         (found,) = self._means(lambda points: (coefficient(points),), times)
         return found.reshape(len(found), -1, self.cells)
 
@@ -274,8 +274,7 @@ class Discretisation:
         moves = np.array(list(product((-_GAUSS, _GAUSS), repeat=len(self.grid.cells)))) * self.grid.spacing
         found = []
         for points in (when(self.points + move, times) for move in moves):
-            given = (np.atleast_2d(each) for each in functions(points))
-            found.append([finite(np.broadcast_to(each, (len(each), len(points)))) for each in given])
+            found.append([_spread(np.atleast_2d(each), len(points)) for each in functions(points)])
         return [sum(parts) / len(moves) for parts in zip(*found, strict=True)]
 
 
@@ -300,8 +299,13 @@ def together(terms: list[tuple[Term, Array]], step: int) -> Array:
 
 def given_by(points: Array, condition: Condition | Held) -> Array:
     """Right-hand side of a condition at points (p, d), shape (p,)."""
-    right = condition.right
-    return finite(np.broadcast_to(right(points) if callable(right) else right, len(points)))
+    right = condition.right(points) if callable(condition.right) else condition.right
+    if np.shape(right) not in ((), (1,), (len(points),)):
+        raise ValueError(
+            f"The right-hand side of a condition at the boundary gave an array of the shape {np.shape(right)} for "
+            f"{len(points)} places: it must be one number, or one for each place."
+        )
+    return finite(np.broadcast_to(right, len(points)))
 
 
 def stencil(h: float, order: int) -> tuple[tuple[int, float], ...]:
@@ -325,6 +329,20 @@ def _terms(block: LinearEquation) -> Iterator[tuple[Coefficient, int, int]]:
             "along its own axes, or give the problem an `emulate` of its own."
         )
     return (term for term in found if callable(term[0]) or term[0] != 0)
+
+
+def _spread(values: Array, points: int) -> Array:
+    """Numbers (n, points) of an equation that are given so, or one (n, 1) for all points.
+
+    Raises:
+        ValueError: they have another shape, or are not finite.
+    """
+    if values.ndim != 2 or values.shape[1] not in (1, points):
+        raise ValueError(
+            f"A coefficient or right-hand side of the stated equation gave an array of the shape {values.shape} at "
+            f"{points} points: it must be one number for each, ({points},), or (n, {points}) for n designs."
+        )
+    return finite(np.broadcast_to(values, (len(values), points)))
 
 
 def finite(values: Any) -> Array:

@@ -10,6 +10,7 @@ passes, since n_x^2 + n_y^2 = 1. This is of first order; where the edge runs alo
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +43,7 @@ class Edge:
             times; None for the whole edge.
 
     Raises:
-        ValueError: a number that is not finite, or a = b = 0.
+        ValueError: a number that is not finite, a = b = 0, or a part that is no function.
     """
 
     field: str
@@ -53,6 +54,11 @@ class Edge:
 
     def __post_init__(self) -> None:
         refuse_nothing(self.field, "along the mask's edge", self.right, self.value, self.slope)
+        if self.part is not None and not callable(self.part):
+            raise ValueError(
+                f"The `part` of the condition on {self.field!r} along the mask's edge is {self.part!r}: give a "
+                "function of the points, or leave it out."
+            )
 
 
 @dataclass(frozen=True)
@@ -71,9 +77,15 @@ def refuse_nothing(field: str, place: str, right: Coefficient, value: float, slo
     """Accept a condition a u + b du/dn = g.
 
     Raises:
-        ValueError: a number that is not finite, or a = b = 0.
+        ValueError: a value that is no number or is not finite, or a = b = 0.
     """
     numbers = (value, slope, 0.0 if callable(right) else right)
+    for number in numbers:
+        if not isinstance(number, Real):
+            raise ValueError(
+                f"The condition on {field!r} {place} has {number!r}: give numbers, and as the right-hand side a number "
+                "or a function of the points."
+            )
     if not np.all(np.isfinite(numbers)) or value == slope == 0:
         raise ValueError(
             f"The condition on {field!r} {place} is {value:g} u + {slope:g} du/dn = {right}: give finite numbers, and "
@@ -181,13 +193,18 @@ def along(
         begin: Beginning of time; empty in steady state.
 
     Raises:
-        ValueError: a face has another number of conditions than there are fields.
+        ValueError: a face has another number of conditions than there are fields, or a part gives another shape.
     """
     axis, ghosts, cells = at
     asked = np.column_stack([faces.points, *(np.full(len(cells), time) for time in begin)])
     counts, found = np.zeros(len(cells), dtype=int), []
     for field, each in edge:
         on = np.ones(len(cells), dtype=bool) if each.part is None else np.asarray(each.part(asked), dtype=bool)
+        if on.shape != (len(cells),):
+            raise ValueError(
+                f"The `part` of a condition along the mask's edge gave an array of the shape {on.shape} for "
+                f"{len(cells)} places: it must give True or False for each, ({len(cells)},)."
+            )
         counts += on
         normal = np.where(each.slope == 0, 1.0, faces.normal[on])
         places = ghosts[on], cells[on], faces.points[on], faces.shares[on], normal

@@ -4,11 +4,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
+from numbers import Integral, Real
 from typing import Literal
 
 import numpy as np
 
-from fieldcraft.physics.domain import Domain
+from fieldcraft.physics.domain import Domain, refuse_bare
 from fieldcraft.physics.operators import Coefficient, LinearEquation, LinearSystem, Values
 from fieldcraft.physics.parametric.edges import AtTime, Edge, refuse_edge, refuse_nothing
 from fieldcraft.physics.parametric.nonlinear import Array, Bound, Nonlinear, State
@@ -79,7 +80,8 @@ class UncertainCoefficient:
         value: The stated value, within the range: it holds where nothing calibrates the coefficient.
 
     Raises:
-        ValueError: a blank name, bounds that are not finite or not in order, or a value that is not between them.
+        ValueError: a blank name, bounds that are not finite or not in order, or a value that is not between them; each
+            of them is a number.
     """
 
     name: str
@@ -90,8 +92,13 @@ class UncertainCoefficient:
     value: float
 
     def __post_init__(self) -> None:
-        if not self.name.strip():
+        if not isinstance(self.name, str) or not self.name.strip():
             raise ValueError(f"A coefficient is named {self.name!r}: give every coefficient a name that is not blank.")
+        for number in (self.low, self.high, self.value):
+            if not isinstance(number, Real) or isinstance(number, bool):
+                raise ValueError(
+                    f"The coefficient {self.name} has {number!r} for a bound or its value: give a number for each."
+                )
         if not (np.isfinite(self.low) and np.isfinite(self.high) and self.low < self.high):
             raise ValueError(
                 f"The coefficient {self.name} ranges from {self.low} to {self.high}: give finite bounds, the lower "
@@ -127,6 +134,7 @@ class Fields:
     fields: tuple[Field, ...]
 
     def __post_init__(self) -> None:
+        refuse_bare("fields", self.fields)
         names = [field.name for field in self.fields]
         if not names or len(set(names)) < len(names):
             raise ValueError(f"A design has the fields {names}: give at least one, and each its own name.")
@@ -172,9 +180,9 @@ class ParametricEquation(Fields):
         edge: Conditions along the edge of the domain's mask, one for each field at every point of it.
 
     Raises:
-        ValueError: a start of another number of fields, a name that occurs twice or is unknown, a wrong number of
-            conditions along an axis or along a mask's edge, time that is not the last of several axes, or a condition
-            there that is not a value at its beginning.
+        ValueError: cells that are no whole numbers from 2 on, one for each axis; a start of another number of fields, a
+            name that occurs twice or is unknown, a wrong number of conditions along an axis or along a mask's edge,
+            time that is not the last of several axes, or a condition there that is not a value at its beginning.
     """
 
     equation: Callable[[Numbers], LinearEquation | LinearSystem]
@@ -190,6 +198,9 @@ class ParametricEquation(Fields):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for name in ("conditions", "coefficients", "edge"):
+            refuse_bare(name, getattr(self, name))
+        self._refuse_cells()
         names = [field.name for field in self.fields]
         if self.start and (len(self.start) != len(names) or not np.isfinite(self.start).all()):
             raise ValueError(
@@ -236,6 +247,15 @@ class ParametricEquation(Fields):
                 f"{given[self.time]} conditions: give one for each of the fields {', '.join(names)}, at the low end."
             )
 
+    def _refuse_cells(self) -> None:
+        axes, cells = self.domain.names, self.cells
+        whole = isinstance(cells, tuple) and all(isinstance(n, Integral) and n >= 2 for n in cells)
+        if not whole or len(cells) != len(axes):
+            raise ValueError(
+                f"The coarse grid over {', '.join(axes)} has the cells {cells!r}: give a tuple of whole numbers, one "
+                f"for each axis, each at least 2, such as {(8,) * len(axes)}."
+            )
+
     @property
     def values(self) -> Mapping[str, float]:
         """Values of the coefficients, in their units, by name."""
@@ -245,10 +265,16 @@ class ParametricEquation(Fields):
         """The equation of one design or of n, for the values of the coefficients.
 
         Raises:
-            ValueError: a coefficient has the name of a variable.
+            ValueError: a coefficient has the name of a variable, or the function gives no linear equation.
         """
         self.refuse_names(designs)
-        return self.equation({**designs, **self.values})
+        found = self.equation({**designs, **self.values})
+        if not isinstance(found, LinearEquation | LinearSystem):
+            raise ValueError(
+                f"The equation of a design is {'None' if found is None else f'a {type(found).__name__}'}: let the "
+                "function return a LinearEquation or a LinearSystem."
+            )
+        return found
 
     def bound(self, design: Numbers) -> Bound:
         """The nonlinear terms of one design, for the values of the coefficients; none where none are stated.

@@ -199,10 +199,9 @@ def stated_fields(stated: Fields, fields: "xr.Dataset") -> tuple[dict[str, Array
     if not given:
         raise missing_field(stated.fields[0].name, stated, fields)
     for name in given:
-        if fields[name].dtype.kind == "c":
-            raise ValueError(
-                f"The field {name!r} of the simulation has complex values: give real ones, of a real type."
-            )
+        if fields[name].dtype.kind not in "fiu":
+            kind = {"c": "complex", "b": "truth"}.get(fields[name].dtype.kind, "other")
+            raise ValueError(f"The field {name!r} of the simulation has {kind} values: give real ones, of a real type.")
     grid = Grid(stated.domain, tuple(fields.sizes[name] for name in names))
     for axis, spacing in zip(names, grid.spacing, strict=True):
         if axis not in fields.coords or not np.allclose(fields[axis], grid.centres[axis], rtol=0, atol=1e-6 * spacing):

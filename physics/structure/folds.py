@@ -108,8 +108,11 @@ class Folds:
         return X
 
     def ordered(self, X: Array) -> NDArray[np.intp]:
-        """The columns of X (n, d) that sort the blocks of every exchangeable group, shape (n, d)."""
-        places = np.tile(np.arange(X.shape[1]), (len(X), 1))
+        """The columns of X (n, d) that sort the blocks of every exchangeable group, shape (n, d).
+
+        Periodic coordinates may lie beyond the ends of their period.
+        """
+        places, X = np.tile(np.arange(X.shape[1]), (len(X), 1)), self._within_periods(X)
         for blocks in self.blocks:
             places[:, blocks.ravel()] = ordering(X, blocks)
         return places
@@ -119,10 +122,15 @@ class Folds:
 
         Periodic coordinates are in [-1, 1), variables that do not exist at rest.
         """
+        X = self.at_rest(self._within_periods(X))
+        return np.take_along_axis(X, self.ordered(X), axis=1)
+
+    def _within_periods(self, X: Array) -> Array:
+        """A copy of X (n, d) with periodic coordinates in [-1, 1)."""
         X = np.array(X, dtype=np.float64)
         for name in self.periodic:
             X[:, self.columns[name]] = self.variables[name].snap(X[:, self.columns[name]])
-        return np.take_along_axis(self.at_rest(X), self.ordered(X), axis=1)
+        return X
 
     @cached_property
     def exchanges(self) -> tuple[NDArray[np.intp], ...]:

@@ -161,3 +161,15 @@ def test_each_side_has_points_of_its_own_address_and_twice_as_dense_as_the_domai
     assert np.array_equal(found.inside, collocate(SQUARE, 100, "uniform", np.random.default_rng(0)))
     for k, (condition, side) in enumerate(zip(conditions, found.sides, strict=True), start=1):
         assert np.array_equal(side, on_side(SQUARE, condition, 20, "uniform", np.random.default_rng(k)))
+
+
+def test_a_mask_that_writes_into_the_points_is_refused_and_moves_none():
+    points = np.array([[0.2], [0.8]])
+
+    def mask(points):
+        points *= 0
+        return points[:, 0] < 1
+
+    with pytest.raises(ValueError, match="read-only"):
+        Domain((Axis("x", 0.0, 1.0),), mask).contains(points)
+    assert points.tolist() == [[0.2], [0.8]]

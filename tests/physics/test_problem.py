@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from fieldcraft.physics.outputs.checks import numbers_given
 from fieldcraft.physics.problem import Output, Problem, Simulator
 from fieldcraft.physics.problems.branin import Branin
 from fieldcraft.physics.problems.cantilever_profile import CantileverProfile
 from fieldcraft.physics.simulators.stated_equation import StatedEquation
 from fieldcraft.physics.space import Continuous, SearchSpace
 
+MEASURED = (Output("drag", "N"), Output("lift", "N"))
 BAR = {"d1": 30.0, "d2": 25.0, "d3": 20.0, "d4": 15.0, "d5": 10.0}
 
 
@@ -133,3 +135,48 @@ def test_a_grid_without_an_equation_is_refused():
     with pytest.raises(ValueError, match="Branin states no equation of its fields: give it a `parametric`"):
         Branin().on_grid({}, (4,))
     assert Branin().emulate({}) is None and Silent().emulator is None
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        (None, "it gave None: let it return a dictionary with a number for each of drag, lift"),
+        ([1.0, 2.0], "it gave a list: let it return a dictionary"),
+        ({"drag": 1.0, "lfit": 2.0}, r"it gave no 'lift' \(it gave drag, lfit\): give a number"),
+        ({}, r"it gave no 'drag' \(it gave nothing\)"),
+        ({"drag": 1.0, "lift": 2j}, "'lift' is 2j: give one real number"),
+        ({"drag": None, "lift": 2.0}, "'drag' is None: give one real number"),
+        ({"drag": "much", "lift": 2.0}, "'drag' is 'much': give one real number"),
+        ({"drag": np.zeros(2), "lift": 2.0}, r"'drag' is an array of the shape \(2,\): give one real number"),
+    ],
+)
+def test_what_evaluate_gives_is_a_real_number_for_each_measured_output(found, message):
+    with pytest.raises(ValueError, match=message):
+        numbers_given(found, MEASURED)
+    more = {"lift": np.array(2), "drag": xr.DataArray(1.5), "more": "a note"}
+    assert numbers_given(more, MEASURED) == {"drag": 1.5, "lift": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [({"tip": 1.0}, "a dict"), ("much", "a str"), (np.array([[1j]]), "an array of the type complex")],
+)
+def test_a_functional_that_gives_no_numbers_is_refused(given, told):
+    class Odd(CantileverProfile):
+        def functional(self, fields, axes, designs):
+            return given
+
+    problem = Odd()
+    fields = StatedEquation(cells=8).run(problem, BAR, np.random.default_rng(0))
+    with pytest.raises(ValueError, match=f"The functional of Odd gave {told}.*: give an array of real numbers"):
+        problem.evaluate(BAR, fields)
+    with pytest.raises(ValueError, match=f"The functional of Odd gave {told}"):
+        problem.emulate({name: np.array([[value]]) for name, value in BAR.items()})
+
+
+def test_a_functional_that_gives_one_number_for_all_designs_has_the_wrong_shape():
+    class Lone(CantileverProfile):
+        def functional(self, fields, axes, designs):
+            return 3.0
+
+    assert Lone().emulate({name: np.array([[value]] * 2) for name, value in BAR.items()}).shape == (1,)

@@ -103,7 +103,7 @@ def test_a_problem_whose_evaluate_fails_keeps_the_finished_result_for_when_it_is
     broken = sound + '\n    def evaluate(self, design, fields):\n        return {"hieght": 1.0}\n'
     (plugins / "problems" / "saddle.py").write_text(broken)
     assert drive(FIELDCRAFT_PLUGINS=str(plugins)) == 1
-    assert "evaluate of problem 'saddle' failed: KeyError: 'height'" in drive.driver.said()
+    assert "evaluate of problem 'saddle' failed: ValueError: it gave no 'height'" in drive.driver.said()
     assert set(states(tmp_path)) == {"RUNNING"}
     (plugins / "problems" / "saddle.py").write_text(sound)
     assert drive(FIELDCRAFT_PLUGINS=str(plugins)) == 0, drive.driver.said()

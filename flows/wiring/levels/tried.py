@@ -74,13 +74,15 @@ def repeats_noted(
         for level in {origin.level for origin in origins}
     }
     ran = {level: encoded(space, [trial.actual for trial in trials]) for level, trials in there.items()}
-    return [_noted(origin, x, there[origin.level], ran[origin.level]) for origin, x in zip(origins, X, strict=True)]
+    return [
+        _noted(origin, x, space, there[origin.level], ran[origin.level]) for origin, x in zip(origins, X, strict=True)
+    ]
 
 
-def _noted(origin: Origin, x: np.ndarray, seen: Sequence[TrialSummary], ran: np.ndarray) -> Origin:
-    from fieldcraft.models.maximizer import SAME
+def _noted(origin: Origin, x: np.ndarray, space: SearchSpace, seen: Sequence[TrialSummary], ran: np.ndarray) -> Origin:
+    from fieldcraft.models.coordinates.model_coordinates import among
 
-    same = [trial.id for trial, row in zip(seen, ran, strict=True) if np.abs(row - x).max() < SAME]
+    same = [trial.id for trial, alike in zip(seen, among(ran, x[None], space), strict=True) if alike]
     if not same:
         return origin
     often = f"; it has {len(same)} results" if len(same) > 1 else ""

@@ -10,10 +10,11 @@ import numpy as np
 
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.spec.contracts import asked
+from fieldcraft.flows.wiring.physics.nearest_designs import middle, nearest
 from fieldcraft.models.capability import Capability, provided, required
 from fieldcraft.physics.parametric.derivatives import refuse_wrong_derivatives
 from fieldcraft.physics.parametric.grid import Grid
-from fieldcraft.physics.parametric.statement import Numbers, ParametricEquation
+from fieldcraft.physics.parametric.statement import Fields, Numbers, ParametricEquation
 from fieldcraft.physics.problem import Problem, Solve
 from fieldcraft.physics.space import Continuous, SearchSpace
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 # Designs whose fields are computed together.
 _BLOCK = 1024
+# Largest size of a prediction: its square is still a number.
+_LARGEST = 1e100
 # Designs at which a mesh's jitter is measured, how far each is moved in encoded coordinates at most, and the seed.
 _PROBES, _MOVE, _SEED = 256, 0.1, 5
 
@@ -48,7 +51,8 @@ class _Outputs:
         """All outputs at encoded designs X (n, d), shape (n, outputs)."""
         key = X.tobytes()
         if key not in self._last:
-            found = np.vstack([self._some(X[first : first + _BLOCK]) for first in range(0, len(X), _BLOCK)])
+            blocks = (X[first : first + _BLOCK] for first in range(0, len(X), _BLOCK))
+            found = np.vstack([nearest(self._some, self.space, block) for block in blocks])
             self._last.clear()
             self._last[key] = found
         return self._last[key]
@@ -79,13 +83,14 @@ class _Outputs:
                 f"The emulator of {type(self.problem).__name__} gave an array of the shape {values.shape} for {len(X)} "
                 f"designs: it must be {expected}, one column for each output."
             )
-        bad = np.argwhere(~np.isfinite(values))
+        bad = np.argwhere(~(np.abs(values) <= _LARGEST))
         if len(bad):
             row, column = (int(i) for i in bad[0])
             design = ", ".join(f"{name} {float(value[row, 0]):g}" for name, value in designs.items())
             raise ValueError(
                 f"The emulator of {type(self.problem).__name__} predicts {values[row, column]} for "
-                f"{self.problem.outputs[column].name!r} at {design}: it must be finite for every design of the space."
+                f"{self.problem.outputs[column].name!r} at {design}: it must be finite for every design of the space"
+                f"{', and at most 1e100 in size' if np.isfinite(values[row, column]) else ''}."
             )
         return values
 
@@ -304,11 +309,13 @@ def require_stated(problem: Problem) -> None:
     """Accept a problem whose equation and fields can be asked for.
 
     Raises:
-        InputError: the code of a plug-in that states them raises an error.
+        InputError: the code of a plug-in that states them raises an error, or gives something else.
     """
     with asked(type(problem), "state its equation and its fields"):
-        for statement in ("parametric", "fields"):
-            getattr(problem, statement)
+        for statement, kind in (("parametric", ParametricEquation), ("fields", Fields)):
+            found = getattr(problem, statement)
+            if found is not None and not isinstance(found, kind):
+                raise ValueError(f"{statement!r} gives a {type(found).__name__}: return a {kind.__name__}, or None")
 
 
 def require_own_names(campaign: "Campaign") -> None:
@@ -336,7 +343,7 @@ def require_mask(campaign: "Campaign") -> None:
     stated = campaign.problem.parametric
     if stated is None or stated.domain.mask is None:
         return
-    (design,) = campaign.space.decode(np.zeros((1, campaign.space.dimension)))
+    (design,) = campaign.space.decode(middle(campaign.space))
     try:
         with explained(campaign.problem, "solve its equation"):
             solved(stated, design, stated.cells)
@@ -354,7 +361,7 @@ def require_predictions(campaign: "Campaign") -> None:
     needing = {Capability.EMULATOR in required(part) for part in (words.initial, words.surrogate)}
     if campaign.spec.emulator is not None or no_emulator(campaign.problem, space) is not None or True not in needing:
         return
-    X = np.vstack([np.zeros((1, space.dimension)), space.sample(1, np.random.default_rng(_SEED))])
+    X = np.vstack([middle(space), space.sample(1, np.random.default_rng(_SEED))])
     try:
         emulators_of(campaign.problem, space)[0].predict(X)
     except (ValueError, ArithmeticError) as error:
@@ -370,7 +377,7 @@ def require_derivatives(campaign: "Campaign") -> None:
     stated = campaign.problem.parametric
     if stated is None or stated.nonlinear is None:
         return
-    (design,) = campaign.space.decode(np.zeros((1, campaign.space.dimension)))
+    (design,) = campaign.space.decode(middle(campaign.space))
     try:
         with explained(campaign.problem, "evaluate its nonlinear terms"):
             refuse_wrong_derivatives(stated, design)

@@ -11,6 +11,7 @@ from fieldcraft.flows.spec.contracts import asked
 from fieldcraft.models.capability import Capability, required
 from fieldcraft.physics.collocation import CollocationPoints, collocated
 from fieldcraft.physics.domain import Domain, same_axes
+from fieldcraft.physics.operators import Equation, Jet, LinearEquation, System, as_system
 from fieldcraft.physics.parametric.statement import Condition
 from fieldcraft.physics.space import Continuous, SearchSpace
 
@@ -38,7 +39,13 @@ def _side(domain: Domain, condition: Condition, points: np.ndarray) -> "KnownSid
 
     normal = np.zeros(len(domain.axes))
     normal[domain.names.index(condition.axis)] = -1.0 if condition.end == "low" else 1.0
-    right = np.asarray(condition.right(points) if callable(condition.right) else condition.right, dtype=np.float64)
+    given = np.asarray(condition.right(points) if callable(condition.right) else condition.right)
+    if given.dtype.kind not in "fiu":
+        raise ValueError(
+            f"The right-hand side of the condition at the {condition.end} end of {condition.axis!r} has the type "
+            f"{given.dtype}: give real numbers"
+        )
+    right = np.asarray(given, dtype=np.float64)
     if right.shape not in ((), (len(points),)):
         raise ValueError(
             f"The right-hand side of the condition at the {condition.end} end of {condition.axis!r} has the shape "
@@ -105,7 +112,8 @@ def _imposed(campaign: "Campaign", known: "KnownPhysics") -> "Physics":
     """The physics at points as a pass would draw them.
 
     Raises:
-        InputError: a mask leaves nearly nothing, a condition gives no finite values on its side, or their code fails.
+        InputError: a mask leaves nearly nothing, a condition gives no finite real values on its side, the equation
+            gives none at the points, or their code fails.
     """
     settings = campaign.spec.algorithm.collocation
     address = partial(stream, campaign.spec.seed, 0, Use.COLLOCATE)
@@ -113,9 +121,41 @@ def _imposed(campaign: "Campaign", known: "KnownPhysics") -> "Physics":
         with asked(type(campaign.problem), "state its mask and its conditions"):
             # Spread as evenly as Sobol points, without SciPy's statistics, which take 0.4 s to import.
             points = collocated(known.domain, known.conditions, settings.n, "latin_hypercube", address)
-            return physics_at(known, campaign.space, points)
+            found = physics_at(known, campaign.space, points)
+        with asked(type(campaign.problem), "evaluate its equation"):
+            _require_numbers(known.equation, points.inside)
+        return found
     except ValueError as error:
         raise InputError(f"problem {campaign.spec.problem.kind!r}: {error}") from error
+
+
+def _require_numbers(equation: Equation | System, points: np.ndarray) -> None:
+    """Accept an equation that gives one finite real number at each of the points (n, d), here for fields of ones.
+
+    Raises:
+        ValueError: it gives others, or is over another number of coordinates.
+    """
+    n, d = points.shape
+    blocks = getattr(equation, "blocks", ((equation,),))
+    for block in (block for row in blocks for block in row if isinstance(block, LinearEquation)):
+        if len(block.first) != d:
+            raise ValueError(
+                f"The equation has coefficients of {len(block.first)} first derivatives over a domain of {d} axes: "
+                "give one for each axis"
+            )
+    system, ones = as_system(equation), Jet(np.ones(n), np.ones((n, d)), np.ones((n, d, d)))
+    with np.errstate(all="ignore"):
+        given = {
+            "operator": system.operators(points, (ones,) * (1 + len(system.sizes))),
+            "source": system.sources(points),
+        }
+    for name, values in given.items():
+        for found in map(np.asarray, values):
+            if found.shape not in ((), (1,), (n,)) or found.dtype.kind not in "fiu" or not np.isfinite(found).all():
+                raise ValueError(
+                    f"The {name} of the equation gave an array of the shape {found.shape} and the type {found.dtype} "
+                    f"for {n} points: it must be one finite real number for each, ({n},)"
+                )
 
 
 def told(campaign: "Campaign") -> str | None:

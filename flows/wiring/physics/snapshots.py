@@ -11,7 +11,9 @@ import numpy as np
 
 from fieldcraft.flows.wiring.physics.emulators import explained
 from fieldcraft.flows.wiring.physics.kept_means import MEANS, keep, loaded, place_of
+from fieldcraft.flows.wiring.physics.nearest_designs import nearest
 from fieldcraft.flows.wiring.physics.stated_fields import no_fields
+from fieldcraft.physics.parametric.discrete import DiscreteSystem
 from fieldcraft.physics.parametric.grid import Grid
 from fieldcraft.physics.parametric.statement import Fields, ParametricEquation
 from fieldcraft.physics.parametric.transfer import MANY, fewer, on_cells
@@ -23,7 +25,6 @@ from fieldcraft.storage.records import FieldRef
 if TYPE_CHECKING:
     from fieldcraft.flows.wiring.campaign import Campaign
     from fieldcraft.models.snapshots import Calibration, Predict, Snapshots
-    from fieldcraft.physics.parametric.discrete import DiscreteSystem
 
 # Fields that a process keeps, each on a grid of at most some thousand cells.
 _KEPT = 4096
@@ -136,7 +137,8 @@ class StatedFields(ReadFields):
     def predict(self, X: np.ndarray) -> np.ndarray:
         """Fields of encoded designs X (k, d) by the equation on its coarse grid, shape (k, fields, cells)."""
         at_once = max(1, _VALUES // math.prod(self.stated.cells))
-        parts = [self._solved(X[first : first + at_once]) for first in range(0, len(X), at_once)]
+        blocks = (X[first : first + at_once] for first in range(0, len(X), at_once))
+        parts = [nearest(self._solved, self.space, block) for block in blocks]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _solved(self, X: np.ndarray) -> np.ndarray:
@@ -167,7 +169,7 @@ class StatedFields(ReadFields):
             terms=self.terms if states else None,
         )
 
-    def discrete(self, X: np.ndarray) -> "DiscreteSystem":
+    def discrete(self, X: np.ndarray) -> DiscreteSystem:
         """The equations that the simulator solves on these cells, of encoded designs X (k, d).
 
         Raises:
@@ -175,6 +177,11 @@ class StatedFields(ReadFields):
         """
         with explained(self.problem, "state its discrete equations"):
             found = self.problem.discrete(self.space.values(X), self.cells)
+        if found is not None and not isinstance(found, DiscreteSystem):
+            raise ValueError(
+                f"The discrete equations of {type(self.problem).__name__} are a {type(found).__name__}: let its "
+                "`discrete` return a DiscreteSystem."
+            )
         if found is None or found.field not in self.names or found.free.max() >= math.prod(self.cells):
             raise ValueError(
                 f"The discrete equations of {type(self.problem).__name__} are not those of a field on "

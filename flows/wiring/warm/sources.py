@@ -10,7 +10,7 @@ from fieldcraft.flows.analysis.existing import existing
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.campaign_file import WarmStart
-from fieldcraft.flows.text import quoted
+from fieldcraft.flows.text import counted, quoted
 from fieldcraft.flows.wiring.levels.results import of_target
 from fieldcraft.flows.wiring.observations import as_read, counting
 from fieldcraft.models.data.earlier_results import MOST_EARLIER
@@ -92,7 +92,7 @@ def told(campaign: "Campaign") -> str | None:
         return None
     found = [(source, read_source(campaign, source)) for source in campaign.spec.warm_start]
     said = [
-        f"{len(results.X)} results of campaign {source.campaign!r}"
+        f"{counted(len(results.X), 'result')} of campaign {source.campaign!r}"
         + (f" ({results.outside} of designs outside the space are left out)" if results.outside else "")
         for source, results in found
     ]

@@ -138,7 +138,8 @@ def test_trials_without_a_field_that_counts_or_outside_the_space_are_left_out_wi
     assert len(told["trials"]) == 1 and told["left"][first.id] == "no result counts"
     assert sum("d1" in reason for reason in told["left"].values()) == 2
     assert retarget(home, {**TIP, "name": "none", "space": {"d1": [4.0, depths[0] - 1e-3]}}) == 2
-    assert "No field of bar can be read anew: bar-0001: no result counts; " in last(capsys)["error"]
+    error = last(capsys)["error"]
+    assert "No field of bar can be read anew: bar-0001: no result counts; " in error and ".;" not in error
     assert "none" not in {campaign.name for campaign in ledger_of(home).campaigns()}
 
 
@@ -174,6 +175,23 @@ def test_a_target_that_the_fields_do_not_tell_adopts_nothing(home, capsys):
         "bar-0001: problem 'tip' cannot read its outputs from the field. The simulation gave no field 'strain'" in err
     )
     assert "tip" not in {campaign.name for campaign in ledger_of(home).campaigns()}
+
+
+@pytest.mark.parametrize(
+    ("functional", "said"),
+    [
+        ('1e3 * fields["deflection"] / None', "TypeError: unsupported operand"),
+        ('1j * fields["deflection"][:, -1:]', "The functional of Tip gave an array of the type complex128"),
+        ('fields["deflection"][:, -1]', "The functional gave an array of the shape (1,): it must be (1, 1)"),
+    ],
+)
+def test_a_target_whose_code_fails_is_told_on_one_line_and_adopts_nothing(home, capsys, functional, said):
+    file = home / "plugins" / "problems" / "tip.py"
+    file.write_text(file.read_text().replace('1e3 * fields["deflection"][:, -1:]', functional))
+    assert retarget(home) == 2
+    err = last(capsys)["error"]
+    assert f"bar-0001: problem 'tip' cannot read its outputs from the field. {said}" in err
+    assert err.endswith("Nothing was adopted.") and "tip" not in {each.name for each in ledger_of(home).campaigns()}
 
 
 def test_an_ended_campaign_adopts_no_more(home, capsys):

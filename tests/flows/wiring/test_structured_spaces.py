@@ -50,6 +50,11 @@ WORDS = {
     "acquisition": {"kind": "log_ei"},
     "maximizer": {"kind": "multistart"},
 }
+BY_GROUP = {
+    "surrogate": {"kind": "grouped_gp"},
+    "acquisition": {"kind": "add_ucb"},
+    "maximizer": {"kind": "certified"},
+}
 PARTS = '''
 """All that a space can hold, with a formula."""
 
@@ -241,6 +246,7 @@ def test_slips_of_a_file_are_refused_with_the_remedy(problem, message, tmp_path)
     [
         ({"acquisition": {"kind": "mes"}}, "'mes' samples minima in a box, and models see no box, for phi is periodic"),
         ({"maximizer": {"kind": "certified"}}, "algorithm.maximizer: .* certified bounds models of the encoded points"),
+        (BY_GROUP, "algorithm.maximizer: Groups .* heat exists in some designs alone: use `maximizer: multistart`"),
     ],
 )
 def test_words_that_cannot_take_the_space_are_refused(words, message, tmp_path):

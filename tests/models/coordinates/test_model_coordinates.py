@@ -120,6 +120,15 @@ def test_points_of_one_design_are_seen_as_one():
     assert (np.abs(SEEN.array(SPACE.encode(others)) - told[0]).max(axis=1) > 0.1).all()
 
 
+def test_blocks_are_sorted_by_their_angles_within_one_period():
+    angles = tuple(Continuous(name, 0, 360, periodic=True) for name in "ab")
+    sizes = tuple(Continuous(name, 0, 1) for name in "vw")
+    space = SearchSpace((*angles, *sizes), exchangeable=(Exchangeable((("a", "v"), ("b", "w"))),))
+    seen = ModelCoordinates(space)
+    X = np.array([[0.3, 0.6, -0.5, 0.5], [2.3, 0.6, -0.5, 0.5], [0.3, -1.4, -0.5, 0.5], [-1.4, 2.3, 0.5, -0.5]])
+    assert seen.array(X) == pytest.approx(np.repeat(seen.array(X[:1]), 4, axis=0), abs=1e-14)
+
+
 def test_models_learn_from_every_order_of_exchangeable_blocks():
     names = tuple("abc")
     space = SearchSpace(

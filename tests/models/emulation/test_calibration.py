@@ -166,6 +166,26 @@ def test_a_range_with_zero_in_it_is_searched_too():
     np.testing.assert_allclose(found.values, TRUE, rtol=1e-6)
 
 
+def test_a_value_well_inside_a_wide_range_is_not_taken_for_its_end():
+    wide = replace(LOSS, low=0.0, high=1e5, value=1.0), replace(SPREAD, low=0.0, high=1e4, value=0.5)
+    stated = replace(STATED, coefficients=wide)
+    found = calibrated(known(on(COARSE, TRUE)(X[:6]), wide, lambda values: on(COARSE, values, stated)), X[:6])
+    np.testing.assert_allclose(found.values, TRUE, rtol=1e-5)
+    assert (found.errors > 0).all() and "end of its range" not in found.remark
+
+
+def test_a_value_at_which_the_equation_has_no_solution_is_not_taken():
+    level = UncertainCoefficient("level", 0.0, 10.0, "K", value=5.0)
+
+    def solve(values):
+        if values[0] == 0:
+            raise ValueError("The stated equation has no unique solution.")
+        return lambda X: np.full((len(X), 1, 3), values[0])
+
+    found = calibrated(known(np.full((6, 1, 3), -1.0), (level,), solve), X[:6])
+    assert 0 < found.values[0] < 1e-3
+
+
 @pytest.mark.parametrize("noise", [0.0, 0.001, 0.01])
 def test_coefficients_that_the_fields_do_not_tell_apart_have_no_standard_error(noise):
     factors = (UncertainCoefficient("p", 0.1, 10.0, value=5.0), UncertainCoefficient("q", 0.05, 5.0, value=0.1))

@@ -21,7 +21,7 @@ from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates.auto import Auto
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 from fieldcraft.models.surrogates.multilevel_gp import MultilevelGP
-from fieldcraft.physics.space import Continuous, SearchSpace
+from fieldcraft.physics.space import Continuous, Exchangeable, Integer, SearchSpace
 
 RNG = np.random.default_rng(5)
 SPACE = SearchSpace((Continuous("a", -1.0, 1.0), Continuous("b", -1.0, 1.0)))
@@ -216,6 +216,33 @@ def test_a_batch_has_levels_and_no_design_twice_at_one_level():
     again = proposed(observed(costs=(1e-3, 2e-3)), Auto(), q=3, waiting=[found.X, found.X])[1]
     runs = [*((level, *x) for level, x in zip(again.levels, again.X, strict=True)), (0, *found.X[0]), (1, *found.X[0])]
     assert len(again.levels) == 3 and len(set(runs)) == 5
+
+
+def test_no_design_is_run_again_with_its_parts_exchanged():
+    space = SearchSpace((Integer("a", 1, 4), Integer("b", 1, 4)), exchangeable=(Exchangeable((("a",), ("b",))),))
+    order = np.random.default_rng(3).permutation(10)
+    pairs = [(a, b) for a in range(1, 5) for b in range(1, a + 1)]
+    designs = space.encode([{"a": pairs[k][0], "b": pairs[k][1]} for k in order])
+    X, waiting, coarse = designs[:5], designs[5:7], designs[4:9][:, ::-1].copy()  # each level saw its own order
+    lower = LevelResults(0, 0.2, coarse, np.abs(coarse).sum(axis=1, keepdims=True) + 0.1 * coarse[:, :1])
+    data = Observations(
+        X,
+        np.abs(X).sum(axis=1),
+        maximize=False,
+        exact=True,
+        space=space,
+        columns=space.columns,
+        levels=(0.2,),
+        lower=(lower,),
+    )
+    algorithm = Algorithm(Sobol(), 4, MultilevelGP(), LogEI(), Multistart(n_samples=64, n_starts=2))
+    posterior = algorithm.fit(data, np.random.default_rng(0))
+    found = algorithm.propose(posterior, data, waiting, space, 2, np.random.default_rng(1), [waiting[:, ::-1].copy()])
+    ran = [(None, x) for x in (*X, *waiting)] + [(0, x) for x in (*coarse, *waiting)]
+    runs = [*ran, *zip(found.levels, found.X, strict=True)]
+    distinct = {(level, tuple(space.folds.canonical(x[None])[0].round(6))) for level, x in runs}
+    ran_before = {(level, tuple(space.folds.canonical(x[None])[0].round(6))) for level, x in ran}
+    assert len(distinct) == len(ran_before) + 2
 
 
 def test_beside_a_level_unlike_the_target_its_start_is_completed_without_levels():

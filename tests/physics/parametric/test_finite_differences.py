@@ -62,6 +62,13 @@ def test_each_kind_of_condition_gives_the_sine_in_second_order(conditions):
     falls_by_four(stated, {}, (32,), lambda points: np.sin(points[:, 0]))
 
 
+@pytest.mark.parametrize("one", [1, np.int64(1), np.float32(1)], ids=lambda one: type(one).__name__)
+def test_whole_and_short_numbers_are_coefficients_like_others(one):
+    conditions = Condition("u", "x", "low", 0.0), Condition("u", "x", "high", 4.0)
+    stated = on_line(lambda design: LinearEquation(0 * one, (0 * one,), ((one,),), 2 * one), *conditions)
+    np.testing.assert_allclose(solved(stated, {}, (8,))["u"][0], Grid(LINE, (8,)).centres["x"] ** 2, atol=0.02)
+
+
 def test_varying_coefficients_with_drift_and_decay_in_the_plane_are_of_second_order():
     """u = cos(pi x) (1 + y^2): (1 + x) u_xx + u_yy + y u_x - x u_y - 2 u = g, no flux in x, values that vary in y."""
 
@@ -163,6 +170,17 @@ def test_the_chips_plate_satisfies_the_equation_that_is_stated():
         (lambda: on_line(decaying, Condition("v", "x", "low"), ENDS[1]), "names the field 'v' and the axis 'x'"),
         (lambda: on_line(decaying, ENDS[0]), "Across the axis 'x' there are 1 conditions.*give 2, two for each field"),
         (lambda: ParametricEquation(LINE, (U, U), decaying, ENDS, (8,)), "each its own name"),
+        (lambda: ParametricEquation(LINE, U, decaying, ENDS, (8,)), "`fields` is a single Field: give a tuple"),
+        (lambda: ParametricEquation(LINE, (U,), decaying, ENDS[0], (8,)), "`conditions` is a single Condition"),
+        (lambda: ParametricEquation(LINE, (U,), decaying, ENDS, 8), r"has the cells 8: .* such as \(8,\)"),
+        (lambda: ParametricEquation(LINE, (U,), decaying, ENDS, [8]), r"has the cells \[8\]: give a tuple"),
+        (lambda: ParametricEquation(LINE, (U,), decaying, ENDS, (0,)), r"has the cells \(0,\): .* each at least 2"),
+        (lambda: ParametricEquation(LINE, (U,), decaying, ENDS, (8.5,)), r"has the cells \(8.5,\): .* whole numbers"),
+        (lambda: ParametricEquation(LINE, (U,), decaying, ENDS, ()), r"has the cells \(\): .* one for each axis"),
+        (lambda: ParametricEquation(LINE, (U,), decaying, ENDS, (8, 8)), r"over x has the cells \(8, 8\)"),
+        (lambda: Condition("u", "x", "low", "hot"), "the low end of 'x' has 'hot': give numbers"),
+        (lambda: Condition("u", "x", "low", 1j), "has 1j: give numbers"),
+        (lambda: Domain(Axis("x", 0.0, 1.0)), "`axes` is a single Axis: give a tuple, with a comma"),
     ],
 )
 def test_a_statement_that_cannot_be_is_refused(stated, message):
@@ -179,12 +197,28 @@ def test_a_statement_that_cannot_be_is_refused(stated, message):
             lambda design: LinearSystem(((poisson(1, 0.0), None), (None, poisson(1, 0.0))), (1.0,)),
             "2 equations of 2 fields",
         ),
+        (lambda design: None, "The equation of a design is None: let the function return a LinearEquation"),
+        (lambda design: LinearEquation(0.0, (0.0,), ((1j,),)), "is complex: it must be real"),
+        (
+            lambda design: poisson(1, lambda points: np.ones(3)),
+            r"of the shape \(3,\) at 8 points: it must be one number",
+        ),
+        (
+            lambda design: LinearEquation(lambda points: np.ones(3), (0.0,), ((1.0,),)),
+            r"of the shape \(1, 3\) at 8 points: it must be one number for each, \(8,\), or \(n, 8\) for n designs",
+        ),
     ],
 )
 @pytest.mark.filterwarnings("ignore:invalid value")
 def test_an_equation_that_cannot_be_solved_is_refused(equation, message):
     with pytest.raises(ValueError, match=message):
         solved(on_line(equation, *ENDS), {}, (8,))
+
+
+def test_a_side_that_is_given_another_number_of_values_is_refused():
+    stated = on_line(decaying, Condition("u", "x", "low", lambda points: np.ones(7)), ENDS[1])
+    with pytest.raises(ValueError, match=r"condition at the boundary gave an array of the shape \(7,\) for 1 places"):
+        solved(stated, {"k": 1.0}, (8,))
 
 
 def test_mixed_derivatives_are_refused():

@@ -300,6 +300,11 @@ def stated(domain=L, conditions=None, edge=None):
         (lambda: stated(edge=(Edge("v", 0.0),)), "names the field 'v': the fields are u"),
         (lambda: stated(conditions=known(notch) * 2), "At the low end of 'x' there are 2 conditions"),
         (lambda: Edge("u", math.inf), "along the mask's edge is 1 u .*give finite numbers"),
+        (lambda: Edge("u", 0.0, part=True), "along the mask's edge is True: give a function of the points"),
+        (
+            lambda: solved(stated(edge=(Edge("u", 0.0, part=lambda points: points > 0.5),)), {}, (8, 8)),
+            r"gave an array of the shape \(\d+, 2\) for \d+ places: it must give True or False for each",
+        ),
         (lambda: solved(stated(conditions=known(notch)[1:]), {}, (8, 8)), "mask leaves 8 cells at the low end of 'x'"),
         (
             lambda: solved(stated(edge=(Edge("u", 0.0), Edge("u", 0.0, part=near_rim))), {}, (8, 8)),

@@ -121,6 +121,8 @@ def test_complex_values_are_refused_and_not_cut_to_their_real_parts():
     simulation = xr.Dataset({"u": ("s", np.ones(4) + 1j)}, coords={"s": centres(4)})
     with pytest.raises(ValueError, match="The field 'u' of the simulation has complex values: give real ones"):
         stated_fields(rod(1.0), simulation)
+    with pytest.raises(ValueError, match="The field 'u' of the simulation has truth values: give real ones"):
+        stated_fields(rod(1.0), simulation.real > 0)
     with pytest.raises(
         ValueError, match="right-hand side or nonlinear term of the stated equation is complex: it must be"
     ):

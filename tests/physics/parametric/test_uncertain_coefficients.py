@@ -65,6 +65,9 @@ def test_calibrating_changes_the_values_alone():
     [
         (lambda: UncertainCoefficient(" ", 0.0, 1.0, value=0.5), "named ' ': give every coefficient a name"),
         (lambda: UncertainCoefficient("h", 2.0, 1.0, value=1.5), "h ranges from 2.0 to 1.0: give finite bounds"),
+        (lambda: UncertainCoefficient(3, 1.0, 2.0, value=1.5), "A coefficient is named 3"),
+        (lambda: UncertainCoefficient("h", "1", 2.0, value=1.5), "The coefficient h has '1' for a bound or its value"),
+        (lambda: UncertainCoefficient("h", 1.0, 2.0, value=None), "has None for a bound or its value: give a number"),
         (lambda: UncertainCoefficient("h", 1.0, 1.0, value=1.0), "h ranges from 1.0 to 1.0"),
         (lambda: UncertainCoefficient("h", math.nan, 1.0, value=0.5), "h ranges from nan to 1.0"),
         (lambda: UncertainCoefficient("h", 0.0, math.inf, value=0.5), "h ranges from 0.0 to inf"),

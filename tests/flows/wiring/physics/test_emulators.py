@@ -179,6 +179,7 @@ class Faulty(Problem):
         (lambda x: {"height": x}, r"The emulator of Faulty gave a dict: give an array of numbers \(n, outputs\)"),
         (lambda x: "high", "The emulator of Faulty gave a str: give an array of numbers"),
         (lambda x: None, r"gave an array of the shape \(0,\) for 3 designs"),
+        (lambda x: np.where(x > 1, -1e300, x), r"predicts -1e\+300 for 'height' at x 2: .* at most 1e100 in size"),
         (lambda x: np.where(x > 1, np.nan, x), "predicts nan for 'height' at x 2: it must be finite for every design"),
     ],
 )
@@ -329,16 +330,25 @@ BENT = CHEAP.replace(
 )
 
 
-def test_a_statement_that_cannot_be_is_one_error_of_check(tmp_path, monkeypatch, capsys):
-    _, hill = hilly(tmp_path, monkeypatch, BENT)
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (BENT, "The condition on 'T' is at the end 'left' of the axis 's': give 'low' or 'high'"),
+        (
+            BENT.replace('return Condition("T", "s", "left", 300.0)', "return (1,)"),
+            "'parametric' gives a tuple: return",
+        ),
+        (BENT.replace("parametric(self)", "fields(self)").replace('"left"', '"low"'), "'fields' gives a Condition: "),
+    ],
+)
+def test_a_statement_that_cannot_be_is_one_error_of_check(code, said, tmp_path, monkeypatch, capsys):
+    _, hill = hilly(tmp_path, monkeypatch, code)
     file = tmp_path / "bar.yaml"
     file.write_text(yaml.safe_dump({**BAR, **hill, "algorithm": {"kind": "gp_ei"}}))
     assert main(["check", str(file), "--home", str(tmp_path)]) == 2
     err = capsys.readouterr().err
     assert "Traceback" not in err and re.search(
-        r"problems/hill\.py, line \d+: Hill cannot state its equation and its fields: ValueError: The condition on 'T' "
-        r"is at the end 'left' of the axis 's': give 'low' or 'high'",
-        err,
+        rf"problems/hill\.py, line \d+: Hill cannot state its equation and its fields: ValueError: {said}", err
     )
 
 
@@ -387,7 +397,7 @@ class Wave(Cold):
 
 def test_a_functional_that_gives_complex_values_is_refused():
     (emulator,) = emulators_of(Wave(), Wave.space)
-    with pytest.raises(ValueError, match="The emulator of Wave gave complex values: give real ones"):
+    with pytest.raises(ValueError, match="The functional of Wave gave an array of the type complex128: give"):
         emulator.predict(np.zeros((1, 1)))
 
 

@@ -120,3 +120,48 @@ def test_an_equation_that_the_engine_cannot_learn_from_is_refused_before_the_cam
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert what in err and "cannot learn from the problem's equation. " in err
     assert "The equation is not linear" in err and "trained" in err
+
+
+EQUATION, DOMAIN = "return _Squared()", 'return Domain((Axis("x", 0.0, 1.0), Axis("y", 0.0, 1.0)))'
+
+
+def linear(zeroth, dimensions=2, right="0.0"):
+    rest = (0.0,) * dimensions, ((1.0,) * dimensions,) * dimensions
+    return (
+        f"from fieldcraft import LinearEquation\n        return LinearEquation({zeroth}, {rest[0]}, {rest[1]}, {right})"
+    )
+
+
+def side(right):
+    return f"{EQUATION}\n\n    @property\n    def conditions(self):\n        return {right}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (DOMAIN, 'return "box"', "'domain' gives 'box': return a Domain, or None"),
+        (DOMAIN, f'{DOMAIN[:-1]}, mask="left")', "The domain's mask is a str: give a function of the points"),
+        (EQUATION, 'return "laplace"', "'equation' gives 'laplace': return an equation, such as laplace(2)"),
+        (EQUATION, "return _Squared", "'equation' gives <class '"),
+        (EQUATION, linear("0.0", 3), "coefficients of 3 first derivatives over a domain of 2 axes: give one for each"),
+        (EQUATION, linear("0.0", 1), "coefficients of 1 first derivatives over a domain of 2 axes"),
+        (EQUATION, linear("lambda p: p[:, 7]"), "cannot evaluate its equation: IndexError: index 7 is out of bounds"),
+        (EQUATION, linear("lambda p: p[:, 0] * float('nan')"), "The operator of the equation gave an array"),
+        (EQUATION, linear("1j"), "type complex128 for 256 points: it must be one finite real number for each"),
+        (EQUATION, linear("0.0", 2, "lambda p: p[:3, 0]"), "an equation gave an array of the shape (3,) at 256 points"),
+        (EQUATION, side("None"), "'conditions' gives None: return a tuple of Conditions"),
+        (EQUATION, side('("left is 0",)'), "'conditions' gives ('left is 0',): return a tuple of Conditions"),
+        (
+            EQUATION,
+            side('(__import__("fieldcraft").Condition("f", "x", "low", lambda p: 1j * p[:, 0]),)'),
+            "the low end of 'x' has the type complex128: give real numbers",
+        ),
+    ],
+)
+def test_an_equation_that_is_none_is_one_error_of_check(check, tmp_path, old, new, said):
+    file = tmp_path / "plugins" / "problems" / "plane.py"
+    file.write_text(PLANE.replace(old, new))
+    assert file.read_text() != PLANE
+    code, out, err = check({"kind": "pinn_bo", "engine": "trained"}, **SQUARED)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert said in err and "Traceback" not in err

@@ -205,3 +205,23 @@ def test_check_says_that_fields_teach(tmp_path, capsys):
         file.write_text(yaml.safe_dump({**BAR, "algorithm": {**BAR["algorithm"], "kind": algorithm}}))
         assert main(["check", str(file), "--json", "--home", str(tmp_path)]) == 0
         assert said in json.loads(capsys.readouterr().out)["note"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("A", "The discrete equations of Odd are a str: let its `discrete` return a DiscreteSystem"),
+        ((1, 2), "The discrete equations of Odd are a tuple: let its `discrete` return a DiscreteSystem"),
+        (None, "The discrete equations of Odd are not those of a field on 40 cells"),
+    ],
+)
+def test_discrete_equations_that_are_none_are_refused(given, said):
+    class Odd(CantileverProfile):
+        def discrete(self, designs, cells):
+            return given
+
+    problem = Odd()
+    names = tuple(each.name for each in problem.parametric.fields)
+    fields = StatedFields(problem, problem.parametric, problem.space, names, (40,))
+    with pytest.raises(ValueError, match=said):
+        fields.discrete(problem.space.sample(2, np.random.default_rng(0)))
