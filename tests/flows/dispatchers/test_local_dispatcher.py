@@ -6,6 +6,7 @@ What it has in common with others, tests/contracts/test_dispatchers.py says.
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -216,11 +217,13 @@ def test_a_design_that_the_gate_refuses_is_infeasible_at_the_cost_of_the_gate_an
     assert runs(work) == []
 
 
-def test_a_request_that_cannot_be_built_has_failed_with_its_message(work, local):
+def test_a_job_whose_simulator_is_not_there_has_failed_in_passing_at_no_cost_and_names_the_machine(work, local):
     wrong = Job("t-0001", "t-0001-1", {**job(work, "answer").request, "simulator": {"kind": "actin"}})
     outcome = ended(local, local.submit(wrong))
     assert isinstance(outcome, Failed)
-    assert outcome.reason.startswith("InputError: No kind 'actin' in simulators. Did you mean 'acting'?")
+    assert (outcome.kind, outcome.cost) == ("transient", 0.0)
+    said = f"it could not begin on {socket.gethostname()}: No kind 'actin' in simulators. Did you mean 'acting'?"
+    assert outcome.reason.startswith(said)
 
 
 def test_a_job_whose_whole_group_was_killed_is_lost_and_runs_no_more(work, local):
