@@ -153,8 +153,8 @@ class Server:
         """
         import httpx
 
-        url, began, slow = os.environ["PREFECT_API_URL"], time.monotonic(), False
-        shown = without_password(url)
+        url, began = os.environ["PREFECT_API_URL"].rstrip("/"), time.monotonic()
+        shown, slow, refused = without_password(url), False, 0
         with httpx.Client(timeout=_LOOK_S, auth=self._auth()) as client:  # one: it reads all certificates
             while time.monotonic() < began + (START_S if self.child or slow else _REFUSED_S) and (
                 self.child is None or self.child.poll() is None
@@ -165,7 +165,7 @@ class Server:
                         if self.child is None:
                             self._refuse_no_entry(client, url)
                         return
-                    slow = slow or found.status_code >= 500
+                    slow, refused = slow or found.status_code >= 500, found.status_code
                 except httpx.ReadTimeout:
                     slow = True
                 except httpx.HTTPError:
@@ -183,6 +183,12 @@ class Server:
             raise FieldcraftError(
                 f"The Prefect API at {shown} took the connection, but did not answer within {START_S:.0f} s. Nothing "
                 "is lost: see what keeps that server busy, or unset PREFECT_API_URL to use a local one, and run again."
+            )
+        if refused:
+            raise FieldcraftError(
+                f"PREFECT_API_URL is {shown}, where a server answers {shown}/health with {refused}: no Prefect API is "
+                "there. Its address ends with /api, as in http://127.0.0.1:4200/api. Mend that, or unset it to use a "
+                "local one."
             )
         raise FieldcraftError(
             f"No Prefect API answers at {shown}. Start that server, or unset PREFECT_API_URL to use a local one."
