@@ -57,7 +57,7 @@ LOCAL = {
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
     **{f"PREFECT_SERVER_SERVICES_{service}_ENABLED": "false" for service in _UNUSED_SERVICES},
 }
-_BUSY = {408, 429, 500, 502, 503, 504}  # what an API answers that has no time, or no database
+_AWAY = {401, 403, 408, 429, 500, 502, 503, 504}  # what an API answers with another password, no time or no database
 _OURS = ("PREFECT_HOME", "PREFECT_API_URL", "PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING")
 START_S = 120.0
 _REFUSED_S = 10.0  # how long the user's own server may refuse connections; one that only is slow has START_S
@@ -281,8 +281,8 @@ def silence(error: Exception) -> str | None:
 
     # A RuntimeError is how it tells of its first look at the server.
     cause = error.__cause__ if type(error) is RuntimeError else error
-    busy = isinstance(cause, httpx.HTTPStatusError) and cause.response.status_code in _BUSY
-    if not busy and not isinstance(cause, httpx.TransportError):
+    away = isinstance(cause, httpx.HTTPStatusError) and cause.response.status_code in _AWAY
+    if not away and not isinstance(cause, httpx.TransportError):
         return None
     return str(cause).partition("\n")[0] or type(cause).__name__
 

@@ -192,7 +192,10 @@ def test_an_api_that_takes_connections_and_never_answers_is_one_line_that_says_s
         Server(tmp_path / "prefect").ready()
 
 
-@pytest.mark.parametrize(("seconds", "status", "why"), [(600.0, 200, "timed out"), (0.0, 503, "503 Service Unavail")])
+@pytest.mark.parametrize(
+    ("seconds", "status", "why"),
+    [(600.0, 200, "timed out"), (0.0, 503, "503 Service Unavail"), (0.0, 401, "401 Unauthorized")],
+)
 def test_prefects_client_that_gives_up_is_one_line_at_its_first_look_and_later(
     tmp_path, monkeypatch, seconds, status, why
 ):
