@@ -140,10 +140,32 @@ def run_job(folder: str) -> str:
         child = job.start()
         while is_alive(child["pid"], child["started"]):
             time.sleep(_POLL_S)
-        reason = f"process {child['pid']} on {socket.gethostname()} ended before it began: {job.last_line()}"
+        _bar_unbegun(job, child["pid"])
+    return f"{job.path.name}: {_ending(job)}"
+
+
+def _bar_unbegun(job: JobFolder, pid: int) -> None:
+    """Bar a job whose process has ended, if it had not begun.
+
+    Raises:
+        FieldcraftError: it had not.
+    """
+    try:
+        reason = f"process {pid} on {socket.gethostname()} ended before it began: {job.last_line()}"
         if job.bar({}, reason):
             raise FieldcraftError(f"{reason}. Mend the worker's installation.")
-    return f"{job.path.name}: {job.verdict() or 'another process runs it'}"
+    except FileNotFoundError:  # a pass has taken the result and deleted the folder
+        return
+
+
+def _ending(job: JobFolder) -> str:
+    """The outcome of a job in words; a pass that takes it deletes the folder at any moment."""
+    with suppress(FileNotFoundError, KeyError):  # of files that were there at the first look
+        if outcome := job.verdict():
+            return str(outcome)
+    return (
+        "another process runs it" if job.started else "its folder is gone: a pass took its outcome, or the disk is away"
+    )
 
 
 def lives(folder: JobFolder) -> bool:

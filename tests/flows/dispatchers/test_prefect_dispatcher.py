@@ -1,7 +1,9 @@
 """The prefect dispatcher with a real server: one flow run for each attempt, and the job's folder tells what is true."""
 
+import os
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Thread
 
@@ -130,6 +132,23 @@ def test_a_worker_that_does_not_see_the_folder_says_so(site, at):
     outcome = dispatcher.poll(handle)
     assert isinstance(outcome, Failed)
     assert "a worker must see the campaigns' work folder" in outcome.reason
+
+
+def test_a_worker_ends_well_where_a_pass_has_taken_the_outcome_before_it_saw_the_end(site, at):
+    at.tell("wait")
+    dispatcher, folder = prefect(at), JobFolder(at.settings.work / "b" / "b-0006-1")
+    dispatcher.submit(job(at, "b-0006-1"))
+    with ThreadPoolExecutor() as pool:
+        made = pool.submit(run_job, str(folder.path))
+        eventually(at.started)
+        supervisor = folder.started["pid"]  # whose end the worker waits for
+        os.kill(supervisor, signal.SIGSTOP)
+        at.let_go()
+        eventually(folder.verdict)
+        dispatcher.forget("b-0006-1")
+        os.kill(supervisor, signal.SIGCONT)
+        assert made.result(60.0) == "b-0006-1: its folder is gone: a pass took its outcome, or the disk is away"
+    assert not folder.path.exists()
 
 
 def test_a_server_out_of_reach_leaves_it_open_what_became_of_a_job(site, at):
