@@ -33,12 +33,12 @@ class RemoteJobs:
 
     Args:
         place: The campaign and the folder of its jobs.
-        why_never: Called with the ticket of a job that has not begun: returns the reason why it never will, or None
+        unbegun: Called with the ticket of a job that has not begun: returns the reason why it never will, or Running
             while it may. Raises ``CannotTell`` where the scheduler does not answer.
     """
 
     place: Place
-    why_never: Callable[[str], str | None]
+    unbegun: Callable[[str], str | Running]
 
     def of(self, key: str) -> JobFolder:
         """The job folder of a key."""
@@ -69,9 +69,9 @@ class RemoteJobs:
         """
         folder = self.of(handle["key"])
         if not folder.started:
-            why = self.why_never(_ticket(folder))
+            told = self.unbegun(_ticket(folder))
             if not folder.started:
-                return Running() if why is None else Failed("transient", why, cost=0.0, seconds=0.0)
+                return Failed("transient", told, cost=0.0, seconds=0.0) if isinstance(told, str) else told
         alive = lives(folder)  # before the folder is read: what a dead process left behind is complete
         if (verdict := folder.verdict()) is not None:
             return verdict
