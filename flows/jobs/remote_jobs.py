@@ -163,9 +163,9 @@ def _ending(job: JobFolder) -> str:
     with suppress(FileNotFoundError, KeyError):  # of files that were there at the first look
         if outcome := job.verdict():
             return str(outcome)
-    return (
-        "another process runs it" if job.started else "its folder is gone: a pass took its outcome, or the disk is away"
-    )
+    if not job.started:
+        return "its folder is gone: a pass took its outcome, or the disk is away"
+    return "another process runs it" if lives(job) else "its process was killed"
 
 
 def lives(folder: JobFolder) -> bool:

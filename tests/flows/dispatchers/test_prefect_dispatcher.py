@@ -169,6 +169,17 @@ def test_a_worker_ends_well_where_a_pass_has_taken_the_outcome_before_it_saw_the
     assert not folder.path.exists()
 
 
+def test_a_worker_says_of_a_simulation_that_was_cancelled_that_it_was_killed(site, at):
+    at.tell("wait")
+    dispatcher = prefect(at)
+    handle = dispatcher.submit(job(at, "b-0008-1"))
+    with ThreadPoolExecutor() as pool:
+        made = pool.submit(run_job, str(at.settings.work / "b" / "b-0008-1"))
+        eventually(at.started)
+        dispatcher.cancel(handle)
+        assert made.result(60.0) == "b-0008-1: its process was killed"
+
+
 def test_a_server_out_of_reach_leaves_it_open_what_became_of_a_job(site, at):
     dispatcher = prefect(at)
     handle = dispatcher.submit(job(at, "b-0006-1"))
