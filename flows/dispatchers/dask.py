@@ -74,7 +74,9 @@ class Dask:
             return ended
         try:
             with client_of(self._cluster) as client:
-                return Running() if known(client, ticket) else "Dask does not know its task, or has given it up"
+                if not known(client, ticket):
+                    return "Dask does not know its task, or has given it up"
+                return Running(None if client.scheduler_info()["workers"] else "Dask's scheduler has no worker")
         except Unreachable as error:
             raise CannotTell(str(error)) from None
 
