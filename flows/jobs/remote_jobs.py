@@ -176,6 +176,11 @@ def lives(folder: JobFolder) -> bool:
     started = folder.started
     if _is_here(started):
         return is_alive(started["pid"], started["started"])
+    return is_heard(folder)
+
+
+def is_heard(folder: JobFolder) -> bool:
+    """True if the last heartbeat of a job is less than ``SILENT_S`` old."""
     with suppress(FileNotFoundError):
         return time.time() - folder.heard < SILENT_S
     return False

@@ -17,9 +17,9 @@ import psutil
 import pytest
 
 from fieldcraft.flows.dispatchers.local import Local
-from fieldcraft.flows.jobs import forks
+from fieldcraft.flows.jobs import forks, remote_jobs
 from fieldcraft.flows.jobs.dispatcher import Failed, Finished, Handle, Job, Lost, Outcome, Place, Running
-from fieldcraft.flows.jobs.job_folder import write_json
+from fieldcraft.flows.jobs.job_folder import JobFolder, write_json
 from fieldcraft.flows.machinery.random_streams import Use, stream
 from fieldcraft.storage.fields import FieldDamaged
 from fieldcraft.storage.processes import boot, is_alive, start_time
@@ -257,6 +257,24 @@ def test_what_a_killed_supervisor_left_running_is_killed_where_the_job_is_cancel
     handle, processes = unsupervised(work, local)
     local.cancel(handle)
     until(lambda: not any(is_alive(pid, started) for pid, started in processes))
+
+
+def test_a_job_that_a_pass_of_another_machine_started_is_alive_while_it_gives_signs_of_life(work, local):
+    handle = local.submit(job(work, "stall"))
+    until(lambda: len(runs(work)) == 2)
+    folder = JobFolder(work / handle["key"])
+    processes = [(pid, start_time(pid)) for pid in (*runs(work), handle["pid"])]
+    write_json(folder.path / "started.json", {**folder.started, "host": "elsewhere", "boot": "another"})
+    assert local.poll(handle) == Running()
+    long_ago = folder.heard - remote_jobs.SILENT_S
+    os.kill(handle["pid"], signal.SIGSTOP)
+    os.utime(folder.path / "started.json", (long_ago, long_ago))
+    assert local.poll(handle) == Lost(f"process {handle['pid']} ended without a result or a word")
+    assert all(is_alive(pid, started) for pid, started in processes), "here that number is another process's"
+    local.cancel(handle)
+    os.kill(handle["pid"], signal.SIGCONT)
+    until(lambda: not any(is_alive(pid, started) for pid, started in processes))
+    assert ended(local, handle) == Lost("it was cancelled")
 
 
 def test_a_simulation_killed_by_a_signal_without_a_name_is_lost_with_all_it_started(work, local):
