@@ -10,6 +10,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
+from prefect.exceptions import ObjectNotFound
 from prefect.runtime import deployment, flow_run
 from prefect.states import Completed
 
@@ -49,22 +50,35 @@ def through_prefect(step: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) 
 def in_one_flow(name: str, function: Callable[[], T]) -> T:
     """Call a function as a flow run named after a campaign, in which ``through_prefect`` calls its tasks.
 
-    What the function returned is returned where Prefect's API is away at its end, too.
+    What the function returned or raised counts where Prefect cannot be told of it at its end: where its API is away,
+    refuses, or has no such flow run any more.
     """
     import httpx
 
     found: list[T] = []
+    raised: list[BaseException] = []
 
     @flow(name="run", flow_run_name=name, persist_result=False, retries=0)
     def run() -> None:
-        found.append(function())
+        try:
+            found.append(function())
+        except BaseException as error:
+            raised.append(error)
+            raise
 
     try:
         run()
-    except (httpx.HTTPError, RuntimeError) as error:
-        if not found or (problem := silence(error)) is None:
+    except (httpx.HTTPError, RuntimeError, ObjectNotFound) as error:
+        if raised and error is not raised[0]:
+            raise raised[0] from None
+        if not found:
+            raise
+        problem = "the flow run was deleted there" if isinstance(error, ObjectNotFound) else silence(error)
+        if problem is None:
             raise
         tell("unshown", problem=problem)
+    finally:
+        raised.clear()  # an error that somebody keeps would keep itself by this frame
     return found[0]
 
 

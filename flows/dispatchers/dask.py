@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from fieldcraft.flows.jobs.dask_cluster import Cluster, NamedCluster, OwnCluster, Unreachable, client_of, keep, known
-from fieldcraft.flows.jobs.dispatcher import CannotTell, Handle, Job, NotSent, Outcome, Place
+from fieldcraft.flows.jobs.dispatcher import CannotTell, Handle, Job, NotSent, Outcome, Place, Running
 from fieldcraft.flows.jobs.remote_jobs import RemoteJobs, run_job
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Dask:
 
     @property
     def _jobs(self) -> RemoteJobs:
-        return RemoteJobs(self.place, self._why_never)
+        return RemoteJobs(self.place, self._unbegun)
 
     @property
     def _cluster(self) -> Cluster:
@@ -69,12 +69,14 @@ class Dask:
         plugins = [str(folder) for folder in self.place.settings.plugins]
         return replace(job, request={**job.request, "plugins": plugins})
 
-    def _why_never(self, ticket: str) -> str | None:
+    def _unbegun(self, ticket: str) -> str | Running:
         if (ended := self._cluster.ended()) is not None:
             return ended
         try:
             with client_of(self._cluster) as client:
-                return None if known(client, ticket) else "Dask does not know its task, or has given it up"
+                if not known(client, ticket):
+                    return "Dask does not know its task, or has given it up"
+                return Running(None if client.scheduler_info()["workers"] else "Dask's scheduler has no worker")
         except Unreachable as error:
             raise CannotTell(str(error)) from None
 

@@ -5,6 +5,7 @@ A job's request and its outcome are files in its folder (``flows.jobs.job_folder
 
 import os
 import signal
+import socket
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from fieldcraft.flows.jobs.dispatcher import Failed, Handle, Job, Lost, Outcome, Place, Running
 from fieldcraft.flows.jobs.job_folder import JobFolder
+from fieldcraft.flows.jobs.remote_jobs import is_heard
 from fieldcraft.storage.processes import boot, end_group, is_alive
 
 if TYPE_CHECKING:
@@ -59,7 +61,7 @@ class Local:
         """Return the state of the job: by the files that the child left, then by whether its process is alive."""
         folder = self._of(handle["key"])
         process = folder.started or handle
-        alive = _lives(process)  # before the folder is read: what a dead process left behind is complete
+        alive = _lives(folder, process)  # before the folder is read: what a dead process left behind is complete
         if (verdict := folder.verdict()) is not None:
             return verdict
         return Running() if alive else Lost(f"process {process['pid']} ended without a result or a word")
@@ -79,7 +81,9 @@ class Local:
             reason = f"process {handle['pid']} ended before it began: {folder.last_line()}"
             barred = folder.bar(handle, reason)
             return Failed("transient", reason, cost=0.0, seconds=0.0) if barred else Running()
-        if _lives(started):  # it began between the look and now
+        if _is_far(started):
+            return self.look(handle)
+        if _lives(folder, started):  # it began between the look and now
             return Running()
         return Running() if started["boot"] == boot() and end_group(started["pid"]) else outcome
 
@@ -91,7 +95,9 @@ class Local:
         """Kill the job's process group, also before the job has begun or after its supervisor was killed."""
         folder = self._of(handle["key"])
         process = folder.started or handle
-        if _lives(process):
+        if _is_far(process):
+            folder.recall()
+        elif _lives(folder, process):
             os.killpg(process["pid"], signal.SIGKILL)
         elif folder.verdict() is None and process["boot"] == boot():
             end_group(process["pid"])
@@ -111,5 +117,13 @@ class Local:
             time.sleep(_POLL_S)
 
 
-def _lives(process: Handle) -> bool:
+def _lives(folder: JobFolder, process: Handle) -> bool:
+    """True if the process of a job is alive; a pass of another machine that shares the folder may have started it."""
+    if _is_far(process):
+        return is_heard(folder)
     return process["boot"] == boot() and is_alive(process["pid"], process["started"])
+
+
+def _is_far(process: Handle) -> bool:
+    here = socket.gethostname()
+    return bool(process.get("host", here) != here)

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from fieldcraft.flows.jobs.dispatcher import CannotTell, Handle, Job, NotSent, Outcome, Place
+from fieldcraft.flows.jobs.dispatcher import CannotTell, Handle, Job, NotSent, Outcome, Place, Running
 from fieldcraft.flows.jobs.remote_jobs import RemoteJobs
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
 
 _FLOW = "simulate"
+_LATE = "Late"
 _BEGIN_S = 600.0
 """A flow run that a worker took so long ago and whose job has not begun died with that worker."""
 
@@ -44,7 +45,7 @@ class Prefect:
 
     @property
     def _jobs(self) -> RemoteJobs:
-        return RemoteJobs(self.place, self._why_never)
+        return RemoteJobs(self.place, self._unbegun)
 
     def submit(self, job: Job) -> Handle:
         """Write the request and create a flow run in Prefect; repeated calls create one flow run.
@@ -65,7 +66,7 @@ class Prefect:
             )
         return {"key": job.key}
 
-    def _why_never(self, ticket: str) -> str | None:
+    def _unbegun(self, ticket: str) -> str | Running:
         with _server(CannotTell) as client:
             found = _flow_run(client, ticket)
         if found is None or found.state is None:
@@ -76,7 +77,9 @@ class Prefect:
         taken = time.time() - state.timestamp.timestamp()
         if (state.is_pending() or state.is_running()) and taken > _BEGIN_S:
             return f"flow run {found.name!r} has been {state.name} for {taken:.0f} s without beginning"
-        return None
+        if state.name == _LATE:
+            return Running(f"flow run {found.name!r} is late: no worker of its work pool has taken it yet")
+        return Running()
 
     def find(self, key: str) -> Handle | None:
         """The handle of a job that was recorded for Prefect; None when none was."""

@@ -20,7 +20,13 @@ Handle = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Running:
-    """The job is running."""
+    """The job is running, or may begin.
+
+    Args:
+        waits: What it waits for before it begins, in words; None where it has begun or nothing is known.
+    """
+
+    waits: str | None = None
 
 
 @dataclass(frozen=True)

@@ -33,12 +33,12 @@ class RemoteJobs:
 
     Args:
         place: The campaign and the folder of its jobs.
-        why_never: Called with the ticket of a job that has not begun: returns the reason why it never will, or None
+        unbegun: Called with the ticket of a job that has not begun: returns the reason why it never will, or Running
             while it may. Raises ``CannotTell`` where the scheduler does not answer.
     """
 
     place: Place
-    why_never: Callable[[str], str | None]
+    unbegun: Callable[[str], str | Running]
 
     def of(self, key: str) -> JobFolder:
         """The job folder of a key."""
@@ -69,9 +69,9 @@ class RemoteJobs:
         """
         folder = self.of(handle["key"])
         if not folder.started:
-            why = self.why_never(_ticket(folder))
+            told = self.unbegun(_ticket(folder))
             if not folder.started:
-                return Running() if why is None else Failed("transient", why, cost=0.0, seconds=0.0)
+                return Failed("transient", told, cost=0.0, seconds=0.0) if isinstance(told, str) else told
         alive = lives(folder)  # before the folder is read: what a dead process left behind is complete
         if (verdict := folder.verdict()) is not None:
             return verdict
@@ -140,10 +140,32 @@ def run_job(folder: str) -> str:
         child = job.start()
         while is_alive(child["pid"], child["started"]):
             time.sleep(_POLL_S)
-        reason = f"process {child['pid']} on {socket.gethostname()} ended before it began: {job.last_line()}"
+        _bar_unbegun(job, child["pid"])
+    return f"{job.path.name}: {_ending(job)}"
+
+
+def _bar_unbegun(job: JobFolder, pid: int) -> None:
+    """Bar a job whose process has ended, if it had not begun.
+
+    Raises:
+        FieldcraftError: it had not.
+    """
+    try:
+        reason = f"process {pid} on {socket.gethostname()} ended before it began: {job.last_line()}"
         if job.bar({}, reason):
             raise FieldcraftError(f"{reason}. Mend the worker's installation.")
-    return f"{job.path.name}: {job.verdict() or 'another process runs it'}"
+    except FileNotFoundError:  # a pass has taken the result and deleted the folder
+        return
+
+
+def _ending(job: JobFolder) -> str:
+    """The outcome of a job in words; a pass that takes it deletes the folder at any moment."""
+    with suppress(FileNotFoundError, KeyError):  # of files that were there at the first look
+        if outcome := job.verdict():
+            return str(outcome)
+    if not job.started:
+        return "its folder is gone: a pass took its outcome, or the disk is away"
+    return "another process runs it" if lives(job) else "its process was killed"
 
 
 def lives(folder: JobFolder) -> bool:
@@ -154,6 +176,11 @@ def lives(folder: JobFolder) -> bool:
     started = folder.started
     if _is_here(started):
         return is_alive(started["pid"], started["started"])
+    return is_heard(folder)
+
+
+def is_heard(folder: JobFolder) -> bool:
+    """True if the last heartbeat of a job is less than ``SILENT_S`` old."""
     with suppress(FileNotFoundError):
         return time.time() - folder.heard < SILENT_S
     return False

@@ -6,6 +6,7 @@ submitted the job is gone. It imports nothing heavy itself.
 
 import os
 import signal
+import socket
 import sys
 import time
 import traceback
@@ -150,19 +151,23 @@ def simulate(request: Mapping[str, Any], plugins: Sequence[Path]) -> "xr.Dataset
     """The fields of the design in a job's request, or the gate's refusal; raises what the simulator raises.
 
     Raises:
-        flows.spec.source_files.NotApproved: the code that would run is not the approved code; checked before and after
-            it is imported.
+        flows.spec.source_files.NotApproved: the code that would run is not the approved code, or cannot be loaded here;
+            checked before and after it is imported.
     """
+    from fieldcraft.flows.errors import InputError
     from fieldcraft.flows.machinery.random_streams import Use, stream
     from fieldcraft.flows.spec.contracts import require_dataset
     from fieldcraft.flows.spec.registry import build
-    from fieldcraft.flows.spec.source_files import require_approved
+    from fieldcraft.flows.spec.source_files import NotApproved, require_approved
     from fieldcraft.physics.problem import Infeasible
 
-    require_approved(request, plugins)
-    problem = build("problems", request["problem"], plugins)
-    simulator = build("simulators", request["simulator"], plugins)
-    require_approved(request, plugins)
+    try:
+        require_approved(request, plugins)
+        problem = build("problems", request["problem"], plugins)
+        simulator = build("simulators", request["simulator"], plugins)
+        require_approved(request, plugins)
+    except InputError as error:  # the pass has built both: this machine lacks something
+        raise NotApproved(f"it could not begin on {socket.gethostname()}: {error}") from error
     design, seed, iteration, slot = (request[name] for name in ("design", "seed", "iteration", "slot"))
     try:
         refused = simulator.gate(problem, design, stream(seed, iteration, Use.GATE, slot))

@@ -57,7 +57,7 @@ LOCAL = {
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
     **{f"PREFECT_SERVER_SERVICES_{service}_ENABLED": "false" for service in _UNUSED_SERVICES},
 }
-_BUSY = {408, 429, 500, 502, 503, 504}  # what an API answers that has no time, or no database
+_AWAY = {401, 403, 408, 429, 500, 502, 503, 504}  # what an API answers with another password, no time or no database
 _OURS = ("PREFECT_HOME", "PREFECT_API_URL", "PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING")
 START_S = 120.0
 _REFUSED_S = 10.0  # how long the user's own server may refuse connections; one that only is slow has START_S
@@ -153,8 +153,8 @@ class Server:
         """
         import httpx
 
-        url, began, slow = os.environ["PREFECT_API_URL"], time.monotonic(), False
-        shown = without_password(url)
+        url, began = os.environ["PREFECT_API_URL"].rstrip("/"), time.monotonic()
+        shown, slow, refused = without_password(url), False, 0
         with httpx.Client(timeout=_LOOK_S, auth=self._auth()) as client:  # one: it reads all certificates
             while time.monotonic() < began + (START_S if self.child or slow else _REFUSED_S) and (
                 self.child is None or self.child.poll() is None
@@ -165,7 +165,7 @@ class Server:
                         if self.child is None:
                             self._refuse_no_entry(client, url)
                         return
-                    slow = slow or found.status_code >= 500
+                    slow, refused = slow or found.status_code >= 500, found.status_code
                 except httpx.ReadTimeout:
                     slow = True
                 except httpx.HTTPError:
@@ -183,6 +183,12 @@ class Server:
             raise FieldcraftError(
                 f"The Prefect API at {shown} took the connection, but did not answer within {START_S:.0f} s. Nothing "
                 "is lost: see what keeps that server busy, or unset PREFECT_API_URL to use a local one, and run again."
+            )
+        if refused:
+            raise FieldcraftError(
+                f"PREFECT_API_URL is {shown}, where a server answers {shown}/health with {refused}: no Prefect API is "
+                "there. Its address ends with /api, as in http://127.0.0.1:4200/api. Mend that, or unset it to use a "
+                "local one."
             )
         raise FieldcraftError(
             f"No Prefect API answers at {shown}. Start that server, or unset PREFECT_API_URL to use a local one."
@@ -275,8 +281,8 @@ def silence(error: Exception) -> str | None:
 
     # A RuntimeError is how it tells of its first look at the server.
     cause = error.__cause__ if type(error) is RuntimeError else error
-    busy = isinstance(cause, httpx.HTTPStatusError) and cause.response.status_code in _BUSY
-    if not busy and not isinstance(cause, httpx.TransportError):
+    away = isinstance(cause, httpx.HTTPStatusError) and cause.response.status_code in _AWAY
+    if not away and not isinstance(cause, httpx.TransportError):
         return None
     return str(cause).partition("\n")[0] or type(cause).__name__
 

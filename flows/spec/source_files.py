@@ -9,6 +9,7 @@ environment are not followed, nor imports by a name that is computed at run time
 import ast
 import hashlib
 import os
+import socket
 import sys
 import time
 from collections import Counter
@@ -40,7 +41,7 @@ _Import = tuple[int, tuple[str, ...], tuple[str, ...]]
 
 
 class NotApproved(Exception):
-    """The code here differs from the approved code, and nothing has run; the message names the files."""
+    """The code here is not the approved code, or cannot be loaded, and nothing has run; the message says which."""
 
 
 @dataclass(frozen=True)
@@ -200,7 +201,7 @@ def require_approved(request: Mapping[str, Any], plugins: Sequence[Path]) -> Non
     found = brief(Sources(plugins).of(kinds, programs))
     if changed := [name for name in sorted({*told, *found}) if told.get(name) != found.get(name)]:
         raise NotApproved(
-            f"{', '.join(changed)} is not what was approved: it was changed since, or differs on this machine"
+            f"{', '.join(changed)} is not what was approved: it was changed since, or differs on {socket.gethostname()}"
         )
 
 

@@ -77,8 +77,10 @@ def _settle(site: Site, dispatcher: Dispatcher, trial: Trial) -> bool:
 
 def _written(site: Site, dispatcher: Dispatcher, trial: Trial, handle: Handle, outcome: Outcome) -> bool:
     match outcome:
-        case Running():
+        case Running(waits):
             _hear(site, trial)
+            if waits is not None:
+                tell("waits", trial=trial, reason=waits)
             return False
         case Finished(seconds):
             _finish(site, dispatcher, trial, handle, seconds)

@@ -85,7 +85,10 @@ def judged(run: "FlowRun", trainer: Lease | None, limit_s: float) -> Awaited | D
     state, what = run.state, f"flow run {run.name}"
     if state is None:
         return Awaited(what, "new")
-    if state.is_final() and not (state.is_completed() and trainer is not None):
+    if state.is_completed() and trainer is not None:
+        gave_way = f"trains, and {what} gave way to it. If that machine is gone for good, set FIELDCRAFT_TRAIN=here"
+        return Awaited(f"pid {trainer.pid} on {trainer.host}", gave_way)
+    if state.is_final():
         return Declined(f"{what} ended as {state.name}: {one_line(state.message or 'it says no more')}")
     if trainer is None and time.time() - state.timestamp.timestamp() > limit_s:
         return Declined(f"nobody trains: {what} has been {state.name} for more than {limit_s:g} s")

@@ -30,7 +30,7 @@ class Display:
     def __init__(self, ledger: Callable[[], Ledger], as_json: bool, began: float | None = None) -> None:
         self.open, self.as_json = ledger, as_json
         self.began = time.monotonic() if began is None else began
-        self.waits = ""
+        self.waits = set[str]()
 
     def __call__(self, event: str, details: dict[str, Any]) -> None:
         """Show one event."""
@@ -54,6 +54,8 @@ class Display:
             case "failed" | "held" | "cancelled" | "late" | "retry" | "unsent" | "approval void":
                 step = "dispatch" if event in ("retry", "unsent", "approval void") else "harvest"
                 return [_row(details["trial"], step, f"{event}: {one_line(details['reason'])}")]
+            case "waits":
+                return self._once(_row(details["trial"], "dispatch", f"waits: {one_line(details['reason'])}"))
             case "refused":
                 return [f"laboratory: {one_line(details['file'])} is refused: {one_line(details['reason'])}"]
             case "taken":
@@ -99,8 +101,9 @@ class Display:
         return [(f"{name} of {output}", metrics[prefix + name]) for prefix, output in of if prefix + name in metrics]
 
     def _once(self, line: str) -> list[str]:
-        """The line, unless it was the last such one: waiting passes repeat it."""
-        repeated, self.waits = line == self.waits, line
+        """The line, unless it was printed before: waiting passes repeat it."""
+        repeated = line in self.waits
+        self.waits.add(line)
         return [] if repeated else [line]
 
     def _design(self, trial: Trial) -> str:

@@ -154,7 +154,7 @@ def test_what_the_scheduler_forgot_before_it_began_never_begins(site, tmp_path):
     site.kill("worker")
     handle = dispatcher.submit(job(at))
     assert dispatcher.submit(job(at)) == handle == dispatcher.find("b-0001-1")
-    assert isinstance(dispatcher.poll(handle), Running)
+    until(lambda: dispatcher.poll(handle) == Running("Dask's scheduler has no worker"), "the scheduler to miss it")
     site.kill("scheduler")
     with pytest.raises(CannotTell, match=r"Dask.* scheduler .*answer"):
         dispatcher.poll(handle)

@@ -6,6 +6,7 @@ What it has in common with others, tests/contracts/test_dispatchers.py says.
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -16,9 +17,9 @@ import psutil
 import pytest
 
 from fieldcraft.flows.dispatchers.local import Local
-from fieldcraft.flows.jobs import forks
+from fieldcraft.flows.jobs import forks, remote_jobs
 from fieldcraft.flows.jobs.dispatcher import Failed, Finished, Handle, Job, Lost, Outcome, Place, Running
-from fieldcraft.flows.jobs.job_folder import write_json
+from fieldcraft.flows.jobs.job_folder import JobFolder, write_json
 from fieldcraft.flows.machinery.random_streams import Use, stream
 from fieldcraft.storage.fields import FieldDamaged
 from fieldcraft.storage.processes import boot, is_alive, start_time
@@ -216,11 +217,13 @@ def test_a_design_that_the_gate_refuses_is_infeasible_at_the_cost_of_the_gate_an
     assert runs(work) == []
 
 
-def test_a_request_that_cannot_be_built_has_failed_with_its_message(work, local):
+def test_a_job_whose_simulator_is_not_there_has_failed_in_passing_at_no_cost_and_names_the_machine(work, local):
     wrong = Job("t-0001", "t-0001-1", {**job(work, "answer").request, "simulator": {"kind": "actin"}})
     outcome = ended(local, local.submit(wrong))
     assert isinstance(outcome, Failed)
-    assert outcome.reason.startswith("InputError: No kind 'actin' in simulators. Did you mean 'acting'?")
+    assert (outcome.kind, outcome.cost) == ("transient", 0.0)
+    said = f"it could not begin on {socket.gethostname()}: No kind 'actin' in simulators. Did you mean 'acting'?"
+    assert outcome.reason.startswith(said)
 
 
 def test_a_job_whose_whole_group_was_killed_is_lost_and_runs_no_more(work, local):
@@ -254,6 +257,24 @@ def test_what_a_killed_supervisor_left_running_is_killed_where_the_job_is_cancel
     handle, processes = unsupervised(work, local)
     local.cancel(handle)
     until(lambda: not any(is_alive(pid, started) for pid, started in processes))
+
+
+def test_a_job_that_a_pass_of_another_machine_started_is_alive_while_it_gives_signs_of_life(work, local):
+    handle = local.submit(job(work, "stall"))
+    until(lambda: len(runs(work)) == 2)
+    folder = JobFolder(work / handle["key"])
+    processes = [(pid, start_time(pid)) for pid in (*runs(work), handle["pid"])]
+    write_json(folder.path / "started.json", {**folder.started, "host": "elsewhere", "boot": "another"})
+    assert local.poll(handle) == Running()
+    long_ago = folder.heard - remote_jobs.SILENT_S
+    os.kill(handle["pid"], signal.SIGSTOP)
+    os.utime(folder.path / "started.json", (long_ago, long_ago))
+    assert local.poll(handle) == Lost(f"process {handle['pid']} ended without a result or a word")
+    assert all(is_alive(pid, started) for pid, started in processes), "here that number is another process's"
+    local.cancel(handle)
+    os.kill(handle["pid"], signal.SIGCONT)
+    until(lambda: not any(is_alive(pid, started) for pid, started in processes))
+    assert ended(local, handle) == Lost("it was cancelled")
 
 
 def test_a_simulation_killed_by_a_signal_without_a_name_is_lost_with_all_it_started(work, local):

@@ -1,13 +1,16 @@
 """The prefect dispatcher with a real server: one flow run for each attempt, and the job's folder tells what is true."""
 
+import os
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Thread
 
 import pytest
 from mesh import brief, runs
 from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.states import Late
 from remote_workers import PrefectSite, prefect_site
 from rig import Rig, eventually, rig
 
@@ -18,6 +21,8 @@ from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.jobs.dispatcher import CannotTell, Failed, Finished, Job, NotSent, Place, Running
 from fieldcraft.flows.jobs.job_folder import JobFolder
 from fieldcraft.flows.jobs.remote_jobs import run_job
+from fieldcraft.flows.machinery.progress import listening
+from fieldcraft.flows.views.display import Display
 from fieldcraft.storage.records import TrialState
 
 
@@ -130,6 +135,49 @@ def test_a_worker_that_does_not_see_the_folder_says_so(site, at):
     outcome = dispatcher.poll(handle)
     assert isinstance(outcome, Failed)
     assert "a worker must see the campaigns' work folder" in outcome.reason
+
+
+def test_a_run_says_once_of_a_simulation_that_no_worker_takes_that_it_waits(site, at, capsys):
+    with listening(Display(lambda: at.ledger, as_json=False)):
+        at.step()
+        asked = next(run for run in site.runs("b-0001-1") if run.state_name == "Scheduled")
+        at.step()
+        assert "waits" not in capsys.readouterr().out, "a worker may still come in time"
+        with site.client() as client:
+            client.set_flow_run_state(asked.id, Late(), force=True)
+        at.step()
+        at.step()
+    said = "b-0001  waits: flow run 'b-0001-1' is late: no worker of its work pool has taken it yet"
+    assert capsys.readouterr().out.count(said) == 1
+    assert at.trials()[0] == ("RUNNING", None)
+
+
+def test_a_worker_ends_well_where_a_pass_has_taken_the_outcome_before_it_saw_the_end(site, at):
+    at.tell("wait")
+    dispatcher, folder = prefect(at), JobFolder(at.settings.work / "b" / "b-0006-1")
+    dispatcher.submit(job(at, "b-0006-1"))
+    with ThreadPoolExecutor() as pool:
+        made = pool.submit(run_job, str(folder.path))
+        eventually(at.started)
+        supervisor = folder.started["pid"]  # whose end the worker waits for
+        os.kill(supervisor, signal.SIGSTOP)
+        at.let_go()
+        eventually(folder.verdict)
+        dispatcher.forget("b-0006-1")
+        os.kill(supervisor, signal.SIGCONT)
+        assert made.result(60.0) == "b-0006-1: its folder is gone: a pass took its outcome, or the disk is away"
+    assert not folder.path.exists()
+
+
+def test_a_worker_says_of_a_simulation_that_was_cancelled_that_it_was_killed(site, at):
+    at.tell("wait")
+    dispatcher = prefect(at)
+    handle = dispatcher.submit(job(at, "b-0008-1"))
+    with ThreadPoolExecutor() as pool:
+        made = pool.submit(run_job, str(at.settings.work / "b" / "b-0008-1"))
+        eventually(at.started)
+        dispatcher.cancel(handle)
+        assert made.result(60.0) == "b-0008-1: its process was killed"
 
 
 def test_a_server_out_of_reach_leaves_it_open_what_became_of_a_job(site, at):

@@ -163,6 +163,21 @@ def test_an_api_that_is_not_there_is_named_without_its_password(tmp_path, monkey
         Server(tmp_path / "prefect").ready()
 
 
+def test_a_slash_at_the_end_of_an_address_does_not_count(tmp_path, locked, monkeypatch):
+    monkeypatch.setenv("PREFECT_API_URL", f"{os.environ['PREFECT_API_URL']}/")
+    with temporary_settings({PREFECT_API_AUTH_STRING: "user:right"}):
+        Server(tmp_path / "prefect").ready()
+
+
+def test_a_server_that_has_no_api_at_that_address_is_told_from_one_that_is_not_there(tmp_path, monkeypatch):
+    monkeypatch.setattr(prefect_server, "_REFUSED_S", 0.2)
+    with (
+        busy(monkeypatch, 0.0, 404) as url,
+        pytest.raises(FieldcraftError, match=rf"^PREFECT_API_URL is {url}, .*{url}/health with 404.*ends with /api"),
+    ):
+        Server(tmp_path / "prefect").ready()
+
+
 def test_an_api_that_is_slow_to_answer_is_waited_for_beyond_the_time_of_one_that_refuses(tmp_path, monkeypatch):
     with busy(monkeypatch, 0.6):
         Server(tmp_path / "prefect").ready()
@@ -177,7 +192,10 @@ def test_an_api_that_takes_connections_and_never_answers_is_one_line_that_says_s
         Server(tmp_path / "prefect").ready()
 
 
-@pytest.mark.parametrize(("seconds", "status", "why"), [(600.0, 200, "timed out"), (0.0, 503, "503 Service Unavail")])
+@pytest.mark.parametrize(
+    ("seconds", "status", "why"),
+    [(600.0, 200, "timed out"), (0.0, 503, "503 Service Unavail"), (0.0, 401, "401 Unauthorized")],
+)
 def test_prefects_client_that_gives_up_is_one_line_at_its_first_look_and_later(
     tmp_path, monkeypatch, seconds, status, why
 ):

@@ -100,7 +100,9 @@ def test_a_run_that_ended_badly_is_not_waited_for_whoever_holds_the_lease(state)
 
 
 def test_a_run_that_gave_way_to_a_living_trainer_is_waited_for_as_long_as_that_one_lives():
-    assert judged(run(Completed(name="Skipped")), TRAINER, 60) == Awaited("flow run r", "Skipped")
+    remedy = "If that machine is gone for good, set FIELDCRAFT_TRAIN=here"
+    waited = Awaited(f"pid {TRAINER.pid} on {TRAINER.host}", f"trains, and flow run r gave way to it. {remedy}")
+    assert judged(run(Completed(name="Skipped")), TRAINER, 60) == waited
     assert judged(run(Completed(name="Skipped")), None, 60) == Declined("flow run r ended as Skipped: it says no more")
 
 
