@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from fieldcraft.flows.wiring.campaign import Campaign, KnownPhysics
     from fieldcraft.models.observations import KnownSide, Physics
 
+# Sizes of fields and derivatives for which an equation is tried.
+_SIZES = (1.0, 0.6, 17.0)
+
 
 def physics_at(known: "KnownPhysics", space: SearchSpace, points: CollocationPoints) -> "Physics":
     """Physics over a space of real variables, imposed at collocation points in physical units."""
@@ -130,7 +133,9 @@ def _imposed(campaign: "Campaign", known: "KnownPhysics") -> "Physics":
 
 
 def _require_numbers(equation: Equation | System, points: np.ndarray) -> None:
-    """Accept an equation that gives one finite real number at each of the points (n, d), here for fields of ones.
+    """Accept an equation that gives one finite real number at each of the points (n, d).
+
+    It is asked for fields and derivatives of several sizes, since it may have a pole at one of them.
 
     Raises:
         ValueError: it gives others, or is over another number of coordinates.
@@ -143,17 +148,18 @@ def _require_numbers(equation: Equation | System, points: np.ndarray) -> None:
                 f"The equation has coefficients of {len(block.first)} first derivatives over a domain of {d} axes: "
                 "give one for each axis"
             )
-    system, ones = as_system(equation), Jet(np.ones(n), np.ones((n, d)), np.ones((n, d, d)))
+    system = as_system(equation)
+    jets = [Jet(np.full(n, size), np.full((n, d), size), np.full((n, d, d), size)) for size in _SIZES]
     with np.errstate(all="ignore"):
-        given = {
-            "operator": system.operators(points, (ones,) * (1 + len(system.sizes))),
-            "source": system.sources(points),
-        }
-    for name, values in given.items():
-        for found in map(np.asarray, values):
-            if found.shape not in ((), (1,), (n,)) or found.dtype.kind not in "fiu" or not np.isfinite(found).all():
+        tries = [system.operators(points, (jet,) * (1 + len(system.sizes))) for jet in jets]
+        given = {"operator": tries, "source": [system.sources(points)]}
+    for name, found in given.items():
+        for each in zip(*found, strict=True):
+            values = [np.asarray(value) for value in each]
+            first, finite = values[0], [np.isfinite(value).all() for value in values if value.dtype.kind in "fiu"]
+            if first.shape not in ((), (1,), (n,)) or not any(finite):
                 raise ValueError(
-                    f"The {name} of the equation gave an array of the shape {found.shape} and the type {found.dtype} "
+                    f"The {name} of the equation gave an array of the shape {first.shape} and the type {first.dtype} "
                     f"for {n} points: it must be one finite real number for each, ({n},)"
                 )
 

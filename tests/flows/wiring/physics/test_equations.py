@@ -165,3 +165,10 @@ def test_an_equation_that_is_none_is_one_error_of_check(check, tmp_path, old, ne
     code, out, err = check({"kind": "pinn_bo", "engine": "trained"}, **SQUARED)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert said in err and "Traceback" not in err
+
+
+def test_an_equation_with_a_pole_at_one_of_the_tried_fields_is_accepted(check, tmp_path):
+    pole = PLANE.replace("return jet.value**2", "return jet.value / (1.0 - jet.value)")
+    (tmp_path / "plugins" / "problems" / "plane.py").write_text(pole)
+    code, _, err = check({"kind": "pinn_bo", "engine": "trained"}, **SQUARED)
+    assert (code, err) == (0, "")
