@@ -167,7 +167,7 @@ def test_an_output_of_any_name_is_asked_for_told_and_given(tmp_path, monkeypatch
 
 def test_trials_of_the_front_are_marked_where_they_stand(pair, browsers):
     browser = browsers(settings_from(home=pair.settings.home), "carla")
-    assert "record in part pair-0002" in browser.get("/campaign/pair").said
+    assert "recorded a part of a result pair-0002" in browser.get("/campaign/pair").said
     tell(pair, "pair-0002", smoke=-0.5, **{"yield": 0.5})
     for trial in ("pair-0001", "pair-0002"):
         assert "on the front" in browser.get(f"/campaign/pair/trial/{trial}").said

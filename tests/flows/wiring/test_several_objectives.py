@@ -114,7 +114,7 @@ def kiln(folder: Path, outputs: str, text: str, patch: pytest.MonkeyPatch) -> Be
             {"problem": {"kind": "branin"}, "sense": "minimize"},
             r"algorithm\.acquisition: 'log_nehvi' weighs several objectives, and the problem has one\. Use log_ei\.",
         ),
-        ({"problem": {"kind": "branin"}, "algorithm": ONE}, r"sense: missing\. Give it\."),
+        ({"problem": {"kind": "branin"}, "algorithm": ONE}, r"sense: missing\. Give it: minimize or maximize\."),
     ],
 )
 def test_what_takes_one_objective_is_refused_for_several_and_the_other_way_round(keys, message, tmp_path):
