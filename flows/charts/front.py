@@ -38,7 +38,7 @@ def pairs(campaign: CampaignRecord, trials: Sequence[Some]) -> list[tuple[Mappin
     return [] if found is None else list(combinations(found["objectives"], 2))[:MOST_PAIRS]
 
 
-def fronts(campaign: CampaignRecord, trials: Sequence[Some], picked: str | None = None) -> list[Chart]:
+def fronts(campaign: CampaignRecord, trials: Sequence[Some], picked: str | None) -> list[Chart]:
     """A chart for each pair of objectives: all results, those on the front, and the reference point.
 
     The steps bound what the front dominates; they are drawn where there are two objectives.
@@ -46,7 +46,7 @@ def fronts(campaign: CampaignRecord, trials: Sequence[Some], picked: str | None 
     Args:
         campaign: Record of the campaign.
         trials: Its trials.
-        picked: The trial that a person picked; it has a mark of its own.
+        picked: The trial that a person picked, which has a mark of its own; None for none.
     """
     found = front_data(campaign, list[Any](trials))
     return [] if found is None else [_front(campaign, trials, found, picked, *pair) for pair in pairs(campaign, trials)]

@@ -60,10 +60,8 @@ def _check(options: argparse.Namespace, settings: Settings) -> int:
         warned = " ".join(filter(None, (trial_warning(campaign), warning(campaign)))) or None
         kinds = derived, partial, equations, emulators, stated_fields, gradients, stated_noise, sources, folded_spaces
         told = (each.told(campaign) for each in kinds)
-        noted = (
-            " ".join(filter(None, (equations.unused(campaign), *told, _unlearnt(campaign), _decades(campaign.space))))
-            or None
-        )
+        notes = equations.unused(campaign), *told, _unlearnt(campaign), _decades(campaign.space)
+        noted = " ".join(filter(None, notes)) or None
     kept = [str(constraint) for constraint in campaign.space.constraints]
     data: dict[str, Any] = {"campaign": campaign.name, "digest": campaign.digest, "spec": campaign.data}
     data |= {"constraints": kept, "warning": warned, "note": noted}

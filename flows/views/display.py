@@ -34,6 +34,8 @@ class Display:
 
     def __call__(self, event: str, details: dict[str, Any]) -> None:
         """Show one event."""
+        if event == "waits" and not self._once(f"{details['trial'].id} {details['reason']}"):
+            return
         if self.as_json:
             print(json.dumps({"event": event, "seconds": self._now(), **_plain(details)}), flush=True)
             return
@@ -55,7 +57,7 @@ class Display:
                 step = "dispatch" if event in ("retry", "unsent", "approval void") else "harvest"
                 return [_row(details["trial"], step, f"{event}: {one_line(details['reason'])}")]
             case "waits":
-                return self._once(_row(details["trial"], "dispatch", f"waits: {one_line(details['reason'])}"))
+                return [_row(details["trial"], "dispatch", f"waits: {one_line(details['reason'])}")]
             case "refused":
                 return [f"laboratory: {one_line(details['file'])} is refused: {one_line(details['reason'])}"]
             case "taken":

@@ -106,7 +106,7 @@ def calibrated(known: Calibration, X: Array) -> Calibrated:
     if np.sum(found.fun**2) >= _GAIN * np.sum(residuals(np.array(begin)) ** 2):
         stated = np.array([each.value for each in known.coefficients])
         return Calibrated(known.coefficients, stated, np.full(len(stated), np.nan))
-    shares = _at_bounds(np.asarray(found.x), residuals)
+    shares = _at_bounds(np.asarray(found.x), float(np.sum(found.fun**2)), residuals)
     free, each_run = (shares > 0) & (shares < 1), (len(told), -1)
     errors = np.full(len(scales), np.nan)
     if found.success:
@@ -115,16 +115,23 @@ def calibrated(known: Calibration, X: Array) -> Calibrated:
     return Calibrated(known.coefficients, values(shares), errors * slopes)
 
 
-def _at_bounds(shares: Array, residuals: Callable[[Array], Array]) -> Array:
-    """Shares (k,), at a bound where they are close to it and it fits no worse: in a wide range that may be far away."""
+def _at_bounds(shares: Array, least: float, residuals: Callable[[Array], Array]) -> Array:
+    """Shares (k,), at a bound where they are close to it and it fits no worse: in a wide range that may be far away.
+
+    Args:
+        shares: Shares of the ranges, from 0 to 1.
+        least: Sum of their squared residuals.
+        residuals: Function from shares to residuals.
+    """
     for number in np.flatnonzero((shares < _AT_BOUND) | (shares > 1 - _AT_BOUND)):
         moved = shares.copy()
         moved[number] = np.rint(shares[number])
         try:
-            if np.sum(residuals(moved) ** 2) <= np.sum(residuals(shares) ** 2):
-                shares = moved
+            sum_there = float(np.sum(residuals(moved) ** 2))
         except ValueError:  # an equation may have no solution at the end of a range, such as one without a conductance
             continue
+        if sum_there <= least:
+            shares, least = moved, sum_there
     return shares
 
 

@@ -198,7 +198,7 @@ def reasons(trial: Trial) -> list[str]:
     if origin.level is not None and origin.kind == "initial":
         return [f"One of the first designs, run at a coarser level too ({origin.algorithm})."]
     if origin.kind == "initial":
-        return [f"Spread over the space, without asking a model ({origin.algorithm})."]
+        return [f"Chosen by the start, not by a model of the results ({origin.algorithm})."]
     for_cost = "" if origin.level is None else ", for the cost of a run at this level"
     said = [f"The model expects to learn or gain most here{for_cost} ({origin.algorithm})."]
     if (of := origin.remarks.get("repeat")) is not None:

@@ -101,7 +101,7 @@ def test_a_card_shows_all_that_a_decision_needs(priced, browsers):
         trial.digest[:16],
         f"t {trial.design['t']:.6g} degC",
         "No model yet.",
-        "Spread over the space, without asking a model",
+        "Chosen by the start, not by a model of the results",
         f"{trial.cost:g} EUR leaves 6 of 7 trials",
         "The next pass sends priced-0001 to 'local', up to 3 times if it fails in passing.",
         "The approval does not expire.",
@@ -111,7 +111,7 @@ def test_a_card_shows_all_that_a_decision_needs(priced, browsers):
 
 def test_a_card_of_an_edited_design_gives_the_persons_reason_and_not_the_models(priced, browsers):
     first, browser = priced.trials()[0], browsers(priced.settings, "ana")
-    asked = "Spread over the space, without asking a model"
+    asked = "Chosen by the start, not by a model of the results"
     assert browser.get("/queue/priced").said.count(asked) == 3
     decisions.edit(priced.ledger, priced.settings, Person("ben", "operator"), Choice(first.id), {"t": "33"}, "cooler")
     shown = browser.get("/queue/priced")

@@ -506,3 +506,14 @@ def test_a_design_that_was_not_chosen_by_scores_has_none_to_show(tmp_path):
 def test_a_standard_deviation_of_zero_is_not_shown():
     assert quantity_pm(50.2, 0.8, "MPa") == "50.2 +- 0.8 MPa"
     assert quantity_pm(50.2, 0.0, "MPa") == "50.2 MPa"
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_simulation_that_waits_is_told_once_for_each_reason(tmp_path, capsys, as_json):
+    ledger, _ = campaign(tmp_path)
+    (trial,) = propose(ledger)
+    shown = Display(lambda: ledger, as_json=as_json)
+    for reason in ("no worker", "no worker", "late", "no worker"):
+        shown("waits", {"trial": trial, "reason": reason})
+    told = capsys.readouterr().out.splitlines()
+    assert [("no worker" in line, "late" in line) for line in told] == [(True, False), (False, True)]
