@@ -23,7 +23,7 @@ from torch import Tensor
 
 from fieldcraft.models.emulation.calibration import Calibrated
 from fieldcraft.models.emulation.remainder import Remainder
-from fieldcraft.models.emulation.slopes import differentiable, with_slopes
+from fieldcraft.models.emulation.slopes import differentiable, with_slopes_ahead
 from fieldcraft.models.gaussian.process import ExactPosterior, ExactPosteriors
 from fieldcraft.models.observations import Array, Scaling
 from fieldcraft.models.selection.predictive_score import MOST
@@ -208,8 +208,8 @@ class FieldPosterior:
         return both[:, 0], both[:, 1]
 
     def moment_slopes(self, X: Tensor) -> MomentsWithSlopes:
-        """Mean and variance at X (n, d) with their gradients, by differences."""
-        values, slopes = with_slopes(self._moments, X.detach().numpy())
+        """Mean and variance at X (n, d) with their gradients, by differences to one side."""
+        values, slopes = with_slopes_ahead(self._moments, X.detach().numpy())
         return MomentsWithSlopes(values[:, 0], values[:, 1], slopes[..., 0], slopes[..., 1])
 
     @cached_property

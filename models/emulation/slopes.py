@@ -1,4 +1,4 @@
-"""Gradients of what is computed without them, by central differences."""
+"""Gradients of what is computed without them, by differences."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ from torch import Tensor
 from fieldcraft.models.observations import Array, Emulator
 
 STEP = 1e-4
-"""Half the distance of two designs whose values give a derivative, in encoded coordinates."""
+"""Distance to a design whose value gives a derivative, in encoded coordinates."""
 
 Computed = Callable[[Array], Array]
 """Function of encoded designs (n, d) with values (n,) or (n, r)."""
@@ -18,6 +18,8 @@ Computed = Callable[[Array], Array]
 
 def with_slopes(computed: Computed, X: Array, reach: float = 1.0) -> tuple[Array, Array]:
     """Values at X (n, d), shape (n, ...), and their gradients by X, shape (n, d, ...), from 2 d more values each.
+
+    The differences are central, but at the bounds.
 
     Coordinates beyond -reach and reach are not asked for; designs beyond known constraints are, by ``STEP`` at most.
     """
@@ -27,6 +29,17 @@ def with_slopes(computed: Computed, X: Array, reach: float = 1.0) -> tuple[Array
     found = computed(np.vstack([X, ahead.reshape(-1, d), behind.reshape(-1, d)]))
     rise = (found[n : n + n * d] - found[n + n * d :]).reshape(n, d, *found.shape[1:])
     width = np.einsum("ijj->ij", ahead - behind)
+    return found[:n], rise / width.reshape(n, d, *(1 for _ in found.shape[1:]))
+
+
+def with_slopes_ahead(computed: Computed, X: Array) -> tuple[Array, Array]:
+    """The same from d more values each instead of 2 d, so that an error of the first order in ``STEP`` is left."""
+    n, d = X.shape
+    moves = STEP * np.where(X + STEP > 1, -1.0, 1.0)[:, None] * np.eye(d)
+    moved = X[:, None] + moves
+    found = computed(np.vstack([X, moved.reshape(-1, d)]))
+    rise = found[n:].reshape(n, d, *found.shape[1:]) - found[:n, None]
+    width = np.einsum("ijj->ij", moved - X[:, None])
     return found[:n], rise / width.reshape(n, d, *(1 for _ in found.shape[1:]))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from fieldcraft.models.emulation.slopes import STEP, emulated, with_slopes
+from fieldcraft.models.emulation.slopes import STEP, emulated, with_slopes, with_slopes_ahead
 from fieldcraft.models.numerics.length_scales import scale_prior, wide_prior
 from fieldcraft.models.observations import Emulator, Observations
 from fieldcraft.models.surrogate import no_report
@@ -258,6 +258,22 @@ def test_gradients_of_predictions_are_central_differences_within_the_box():
     X = torch.tensor(points, requires_grad=True)
     (gradient,) = torch.autograd.grad(emulated(Emulator(cubic), X).sum(), X)
     np.testing.assert_array_equal(gradient.numpy(), slopes)
+
+
+def test_gradients_to_one_side_have_the_error_of_the_curvature_and_stay_within_the_box():
+    asked = []
+
+    def cubic(X):
+        asked.append(X)
+        return np.stack([X[:, 0] ** 3 + X[:, 0] * X[:, 1], X[:, 1] ** 2], axis=1)
+
+    values, slopes = with_slopes_ahead(cubic, np.array([[0.5, -0.3], [1.0, -1.0]]))
+    np.testing.assert_allclose(values, [[0.125 - 0.15, 0.09], [0.0, 1.0]])
+    error = STEP * np.array([[[1.5, 0.0], [0.0, 1.0]], [[-3.0, 0.0], [0.0, 1.0]]])  # f'' / 2, against the move
+    exact = np.array([[[0.45, 0.0], [0.5, -0.6]], [[2.0, 0.0], [1.0, -2.0]]])
+    np.testing.assert_allclose(slopes, exact + error, atol=STEP**2 * 1.1)
+    (points,) = asked
+    assert np.abs(points).max() <= 1.0 and points.shape == (6, 2)
 
 
 @pytest.mark.parametrize(
