@@ -169,7 +169,7 @@ class Problem(ABC):
         another cheap model, even a poor one, overrides this: what the model says is corrected by the results.
 
         Args:
-            designs: Values of the variables, each (n, 1), by name; all variables are continuous.
+            designs: Values of the variables, each (n, 1), by name; whole numbers as floats, choices as text.
 
         Returns:
             Outputs in their units, shape (n, outputs).
@@ -247,7 +247,7 @@ class Problem(ABC):
         prove of a design they prove of its simulation.
 
         Args:
-            designs: Values of the variables, each (n, 1), by name; all variables are continuous.
+            designs: Values of the variables, each (n, 1), by name; whole numbers as floats, choices as text.
             cells: Cells along each axis of ``parametric``'s domain.
         """
         return None

@@ -8,6 +8,7 @@ an image one coordinate a pixel.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -240,13 +241,17 @@ class SearchSpace:
             for row in self._checked(X)
         ]
 
-    def values(self, X: Array) -> dict[str, Array]:
-        """Values of encoded points (n, dimension) of continuous variables alone, each (n, 1), by name; none is clipped.
+    def values(self, X: Array) -> dict[str, Any]:
+        """Values of encoded points (n, dimension), each (n, 1), by name.
+
+        Those of continuous variables are not clipped; there are whole numbers, as floats, and names of levels, as text.
 
         Raises:
-            SpaceError: a variable is not continuous.
+            SpaceError: a variable is an image.
         """
-        return {each.name: each.values(X[:, [i]]) for i, each in enumerate(self._reals)}
+        return {
+            each.name: _at(each, X[:, columns]) for each, columns in zip(self.variables, self._columns, strict=True)
+        }
 
     def coordinates(self, values: Mapping[str, Array]) -> Array:
         """Encoded points (n, dimension) of values by name, n each, of continuous variables alone.
@@ -457,3 +462,14 @@ class SearchSpace:
             raise SpaceError(
                 f"{none} satisfies {'; '.join(map(str, self.constraints))} within the bounds: relax one of them."
             ) from error
+
+
+def _at(variable: Variable, columns: Array) -> NDArray[Any]:
+    """Values of a variable's coordinates (n, width), shape (n, 1)."""
+    if isinstance(variable, Continuous):
+        return variable.values(columns)
+    if isinstance(variable, Integer):
+        return variable.whole(columns)
+    if isinstance(variable, Categorical):
+        return variable.names(columns)
+    raise SpaceError(f"{variable.name} is an image: leave it out of what asks for one value of each variable.")

@@ -304,7 +304,11 @@ class Integer:
 
     def snap(self, columns: Array) -> Array:
         """Coordinates of the nearest whole values, shape (n, 1)."""
-        return _coordinates(self, np.clip(np.rint(_values(self, columns)), self.low, self.high))
+        return _coordinates(self, self.whole(columns))
+
+    def whole(self, u: Array) -> Array:
+        """Whole values nearest to coordinates u of any shape, within the bounds."""
+        return np.clip(np.rint(_values(self, u)), self.low, self.high)
 
     def check(self, value: object) -> None:
         """Accept a whole number within the bounds, or raise SpaceError."""

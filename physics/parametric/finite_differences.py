@@ -19,7 +19,7 @@ from fieldcraft.physics.parametric.discretisation import Discretisation, Term, a
 from fieldcraft.physics.parametric.grid import Grid
 from fieldcraft.physics.parametric.newton import Balance, NotConverged, newton
 from fieldcraft.physics.parametric.patterns import Array
-from fieldcraft.physics.parametric.statement import Numbers, ParametricEquation
+from fieldcraft.physics.parametric.statement import Numbers, ParametricEquation, in_words
 
 _Solve = Callable[[int, tuple[Term, ...], Array, Array], Array]
 """Solutions (n, size) at a step, of these terms with coefficients (n or 1, terms * N), right-hand sides (n, size)."""
@@ -108,11 +108,10 @@ def _explained(
     try:
         yield
     except NotConverged as error:
-        told = ", ".join(f"{name} {float(value):g}" for name, value in design.items())
         raise ValueError(
             f"The nonlinear equation of {', '.join(field.name for field in stated.fields)} is not solved {at()} on "
-            f"{' x '.join(map(str, cells))} cells for {told or 'the only design'}: {error}. Use more cells or steps, "
-            "leave such designs out of the space, or state another `start` of a steady state."
+            f"{' x '.join(map(str, cells))} cells for {in_words(design) or 'the only design'}: {error}. Use more cells "
+            "or steps, leave such designs out of the space, or state another `start` of a steady state."
         ) from error
 
 

@@ -15,9 +15,17 @@ from fieldcraft.physics.parametric.edges import AtTime, Edge, refuse_edge, refus
 from fieldcraft.physics.parametric.nonlinear import Array, Bound, Nonlinear, State
 
 Numbers = Mapping[str, Values]
-"""Values of a design's variables, in physical units, by name: numbers for one design, and (n, 1) for n designs.
+"""Values of a design's variables, in physical units, by name: one of each for one design, and (n, 1) for n designs.
 
-An equation finds the values of its uncertain coefficients among them, numbers always."""
+They are numbers, and text for a choice: compare it (``design["metal"] == "steel"``). An equation finds the values of
+its uncertain coefficients among them, one number each always."""
+
+
+def in_words(design: Numbers) -> str:
+    """One design in words, for an error."""
+    return ", ".join(
+        f"{name} {value}" if isinstance(value, str) else f"{name} {float(value):g}" for name, value in design.items()
+    )
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,10 @@ class Categorical:
             return np.asarray(np.argmax(columns, axis=1))
         return np.clip(np.rint(self.places.values(columns[:, 0])), 0, len(self.levels) - 1).astype(np.intp)
 
+    def names(self, columns: Array) -> NDArray[np.str_]:
+        """Levels of coordinates (n, width), shape (n, 1)."""
+        return np.array(self.levels)[self.indices(columns)][:, None]
+
     def uniform(self, n: int, rng: np.random.Generator) -> Array:
         """Coordinates of n uniform levels, shape (n, width)."""
         return self.places.uniform(n, rng) if self.ordered else _one_hot(rng.integers(self.width, size=n), self.width)

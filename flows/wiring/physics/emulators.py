@@ -12,11 +12,12 @@ from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.spec.contracts import asked
 from fieldcraft.flows.wiring.physics.nearest_designs import middle, nearest
 from fieldcraft.models.capability import Capability, provided, required
+from fieldcraft.physics.images import Image
 from fieldcraft.physics.parametric.derivatives import refuse_wrong_derivatives
 from fieldcraft.physics.parametric.grid import Grid
-from fieldcraft.physics.parametric.statement import Fields, Numbers, ParametricEquation
+from fieldcraft.physics.parametric.statement import Fields, Numbers, ParametricEquation, in_words
 from fieldcraft.physics.problem import Problem, Solve
-from fieldcraft.physics.space import Continuous, SearchSpace
+from fieldcraft.physics.space import SearchSpace
 
 if TYPE_CHECKING:
     from fieldcraft.flows.wiring.campaign import Campaign
@@ -86,7 +87,7 @@ class _Outputs:
         bad = np.argwhere(~(np.abs(values) <= _LARGEST))
         if len(bad):
             row, column = (int(i) for i in bad[0])
-            design = ", ".join(f"{name} {float(value[row, 0]):g}" for name, value in designs.items())
+            design = in_words({name: value[row, 0] for name, value in designs.items()})
             raise ValueError(
                 f"The emulator of {type(self.problem).__name__} predicts {values[row, column]} for "
                 f"{self.problem.outputs[column].name!r} at {design}: it must be finite for every design of the space"
@@ -110,7 +111,7 @@ class _Outputs:
         finer = replace(self, cells=tuple(n + 1 for n in self.problem.parametric.cells), _last={})
         rng = np.random.default_rng(_SEED)
         X = np.clip(self.space.sample(_PROBES, rng), -1 + _MOVE, 1 - _MOVE)
-        move = _MOVE * rng.choice([-1.0, 1.0], X.shape)
+        move = _MOVE * rng.choice([-1.0, 1.0], X.shape) * ~self.space.discrete
 
         def variance(v: np.ndarray) -> np.ndarray:
             three = np.vstack([X + v, X, X - v])
@@ -181,9 +182,8 @@ def no_emulator(problem: Problem, space: SearchSpace) -> str | None:
     """Reason why a problem's outputs have no emulator; None if they have."""
     if problem.emulator is None:
         return "the problem has none (`parametric` with `functional`, or `emulate`)"
-    others = [variable.name for variable in space.variables if not isinstance(variable, Continuous)]
-    if others:
-        return f"that of the problem takes continuous variables alone, and {', '.join(others)} are others"
+    if images := [variable.name for variable in space.variables if isinstance(variable, Image)]:
+        return f"that of the problem takes one value of each variable, which images have not: {', '.join(images)}"
     if reasons := space.folds.reasons:
         return f"that of the problem takes each encoded point for a design of its own, and {'; '.join(reasons)}"
     return None

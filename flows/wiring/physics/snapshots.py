@@ -227,7 +227,7 @@ class StatedFields(ReadFields):
         stated = self.stated if values is None else self.stated.calibrated(values.tolist())
         designs, found, grid = self.space.values(X), [], Grid(self.stated.domain, self.cells)
         for number, each in enumerate(fields):
-            design = {name: float(value[number, 0]) for name, value in designs.items()}
+            design = {name: value[number, 0].item() for name, value in designs.items()}
             told = {name: grid.boxed(each[i]) for i, name in enumerate(self.names)}
             with explained(self.problem, "put a field into its equation"):
                 found.append(imbalance(stated, design, told).max())

@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+from fieldcraft.physics.images import Image
 from fieldcraft.physics.problem import Problem
-from fieldcraft.physics.space import Continuous, SearchSpace
+from fieldcraft.physics.space import SearchSpace
 
 if TYPE_CHECKING:
     from fieldcraft.flows.wiring.campaign import Campaign
@@ -23,9 +24,8 @@ def no_fields(problem: Problem, space: SearchSpace, *, network: bool = False) ->
         return "the problem has no `functional` that reads its outputs from them"
     if problem.parametric is not None and problem.emulator != "equation" and not network:
         return "the problem has an emulator of its own beside its equation"
-    others = [variable.name for variable in space.variables if not isinstance(variable, Continuous)]
-    if others:
-        return f"they teach for continuous variables alone, and {', '.join(others)} are others"
+    if images := [variable.name for variable in space.variables if isinstance(variable, Image)]:
+        return f"they teach where each variable has one value, which images have not: {', '.join(images)}"
     if reasons := space.folds.reasons:
         return f"they teach where each encoded point is a design of its own, and {'; '.join(reasons)}"
     return None

@@ -20,6 +20,7 @@ from fieldcraft.flows.wiring.physics.emulators import emulators_of, no_emulator
 from fieldcraft.models.observations import Observations
 from fieldcraft.physics.domain import Axis, Domain
 from fieldcraft.physics.formulas import exponential
+from fieldcraft.physics.images import Image
 from fieldcraft.physics.operators import LinearEquation
 from fieldcraft.physics.parametric.finite_differences import solved
 from fieldcraft.physics.parametric.statement import Field, ParametricEquation, no_flux
@@ -28,7 +29,7 @@ from fieldcraft.physics.problem import Output, Problem
 from fieldcraft.physics.problems.branin import Branin
 from fieldcraft.physics.problems.cantilever_profile import CantileverProfile
 from fieldcraft.physics.problems.chips import Chips
-from fieldcraft.physics.space import Continuous, Integer, SearchSpace
+from fieldcraft.physics.space import Continuous, SearchSpace
 from fieldcraft.storage.open_ledger import open_ledger
 
 BAR = {
@@ -125,14 +126,14 @@ def test_a_problem_without_an_emulator_is_refused(algorithm, message, tmp_path):
         wired(tmp_path, problem={"kind": "branin"}, simulator={"kind": "function"}, algorithm=algorithm)
 
 
-def test_an_emulator_takes_continuous_variables_alone():
-    class Counted(CantileverProfile):
+def test_an_emulator_of_images_is_none():
+    class Pictured(CantileverProfile):
         @property
         def space(self):
-            return SearchSpace((Continuous("x", 0.0, 1.0), Integer("n", 1, 5)))
+            return SearchSpace((Continuous("x", 0.0, 1.0), Image("p", (2, 2), 0.0, 1.0)))
 
-    assert "takes continuous variables alone, and n are others" in no_emulator(Counted(), Counted().space)
-    assert emulators_of(Counted(), Counted().space) == ()
+    assert "one value of each variable, which images have not: p" in no_emulator(Pictured(), Pictured().space)
+    assert emulators_of(Pictured(), Pictured().space) == ()
     assert emulators_of(Branin(), Branin().space) == ()
 
 

@@ -6,6 +6,7 @@ import shutil
 import bars
 import numpy as np
 import pytest
+import torch
 import xarray as xr
 import yaml
 from small import SEARCH, finish
@@ -21,6 +22,9 @@ from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.create import created
 from fieldcraft.flows.wiring.observations import observations
 from fieldcraft.flows.wiring.physics.snapshots import _stored, snapshots_of
+from fieldcraft.models.surrogate import no_report
+from fieldcraft.models.surrogates.exact_gp import ExactGP
+from fieldcraft.models.surrogates.field_pod import FieldPod
 from fieldcraft.physics.domain import Axis, Domain
 from fieldcraft.physics.parametric.statement import Field, Fields
 from fieldcraft.storage.fields import fields_at
@@ -59,10 +63,16 @@ MEAN = (
     .replace('Output("misfit", "K^2")', 'Output("mean", "K")')
     .replace('((fields["rise"] - wanted) ** 2).mean', 'fields["rise"].mean')
 )
+PICTURED = (
+    PROBLEM.replace("class Profile", "class Pictured")
+    .replace("SearchSpace((", 'SearchSpace((Image("p", (2, 2), 0.0, 1.0), ')
+    .replace("import numpy as np\n", "import numpy as np\n\nfrom fieldcraft.physics.images import Image\n")
+)
 COUNTED = (
     PROBLEM.replace("class Profile", "class Counted")
-    .replace("SearchSpace((", 'SearchSpace((Integer("n", 1, 3), ')
-    .replace("Continuous, Domain", "Continuous, Integer, Domain")
+    .replace("SearchSpace((", 'SearchSpace((Integer("n", 1, 3), Categorical("glue", ("A", "B")), ')
+    .replace("Continuous, Domain", "Categorical, Continuous, Integer, Domain")
+    .replace("wanted = 0.3", 'wanted = 0.1 * designs["n"] + np.where(designs["glue"] == "B", 0.1, 0.0)')
 )
 MUTE = PROBLEM.replace("class Profile", "class Mute").partition("    def functional")[0]
 SIMULATOR = '''
@@ -115,6 +125,7 @@ def rise(a, b, cells=40):
 def plugins(tmp_path, monkeypatch):
     folder = tmp_path / "plugins"
     programs = {"problems/profile": PROBLEM, "problems/mean": MEAN, "problems/counted": COUNTED, "problems/mute": MUTE}
+    programs["problems/pictured"] = PICTURED
     for name, program in {**programs, "simulators/profile": SIMULATOR}.items():
         file = folder / f"{name}.py"
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -157,6 +168,33 @@ def test_a_campaign_learns_from_fields_without_an_equation(tmp_path, plugins):
     assert max(data.y[5:]) < min(data.y[:5])
     others = observations(wired(home, plugins, algorithm={"kind": "gp_ei"}), trials, None)
     assert others.snapshots is None
+
+
+def test_fields_teach_where_variables_are_whole_numbers_and_choices(tmp_path, plugins):
+    home, rng = tmp_path / "home", np.random.default_rng(3)
+    words = {**CAMPAIGN["algorithm"], "start": {"n": 14}}
+    changes = {"name": "counted", "problem": {"kind": "counted"}, "algorithm": words, "budget": {"trials": 15}}
+    finish(file_of(tmp_path, **changes), home, plugins)
+    campaign = wired(home, plugins, **changes)
+    data = observations(campaign, trials_of(home, plugins, "counted"), None)
+    np.testing.assert_allclose(data.snapshots.outputs(data.snapshots.values, data.X), data.y, rtol=1e-9)
+    s = (np.arange(40) + 0.5) / 40
+
+    def misfit(n, glue, a, b):
+        wanted = 0.1 * n + (0.1 if glue == "B" else 0.0) + 0.4 * np.sin(np.pi * s)
+        return float(((rise(a, b)["rise"].to_numpy() - wanted) ** 2).mean())
+
+    X = campaign.space.sample(200, rng)
+    truth = np.array([misfit(**design) for design in campaign.space.decode(X)])
+
+    def error(surrogate):
+        found = surrogate.fit(data, rng, None, no_report)
+        with torch.no_grad():
+            return np.sqrt(
+                ((found.scaling.to_physical(found.mean_var(torch.tensor(X))[0].numpy()) - truth) ** 2).mean()
+            )
+
+    assert error(FieldPod()) < 0.5 * error(ExactGP())
 
 
 def test_fields_compete_by_evidence(tmp_path, plugins):
@@ -259,11 +297,11 @@ def test_a_functional_that_takes_designs_one_by_one_alone_is_named(said, tmp_pat
         ),
         ({"noise": {"sd": 0.1}}, ", and they are not used: noise is added to the results, and fields have none of it."),
         (
-            {"problem": {"kind": "counted"}, "algorithm": {"kind": "auto"}},
-            ", and they are not used: they teach for continuous variables alone, and n are others.",
+            {"problem": {"kind": "pictured"}, "algorithm": {"kind": "auto"}},
+            ", and they are not used: they teach where each variable has one value, which images have not: p.",
         ),
     ],
-    ids=["field_pod", "field_ensemble", "auto", "gp_ei", "noise", "integer"],
+    ids=["field_pod", "field_ensemble", "auto", "gp_ei", "noise", "image"],
 )
 def test_check_says_who_learns_from_fields(changes, said, tmp_path, plugins, capsys):
     kind = changes.get("problem", CAMPAIGN["problem"])["kind"]
@@ -285,7 +323,7 @@ def test_check_says_who_learns_from_the_fields_of_an_equation_without_it(tmp_pat
     ("problem", "reason"),
     [
         ("branin", "and the problem states none"),
-        ("counted", "and they teach for continuous variables alone, and n are others"),
+        ("pictured", "and they teach where each variable has one value, which images have not: p"),
         ("mute", "and the problem has no `functional` that reads its outputs from them"),
     ],
 )
