@@ -90,7 +90,7 @@ class Rod(Problem):
     @property
     def space(self):
         return SearchSpace(
-            (Integer("fins", 0, 6), Continuous("at", 0.1, 0.9, "m"), Categorical("metal", ("steel", "brass", "copper")))
+            (Integer("fins", 0, 6), Continuous("at", 0.3, 0.7, "m"), Categorical("metal", ("steel", "brass", "copper")))
         )
 
     @property
@@ -104,7 +104,7 @@ class Rod(Problem):
             domain=domain,
             fields=(Field("rise", "K"),),
             equation=self._equation,
-            conditions=(Condition("rise", "x", "low", 0.0), Condition("rise", "x", "high", 4.0)),
+            conditions=(Condition("rise", "x", "low", value=0.0, slope=1.0), Condition("rise", "x", "high")),
             cells=(12,),
         )
 
@@ -140,7 +140,7 @@ def test_an_equation_may_depend_on_whole_numbers_and_choices(tmp_path, monkeypat
     finish(file, home, kinds.parent)
     campaign = wire(read_campaign(file), settings_from({"FIELDCRAFT_PLUGINS": str(kinds.parent)}, home))
     trials, problem = open_ledger(campaign.settings.ledger).trials("rod"), campaign.problem
-    every = [(n, at, of) for n in range(7) for at in np.linspace(0.1, 0.9, 81) for of in ("steel", "brass", "copper")]
+    every = [(n, at, of) for n in range(7) for at in np.linspace(0.3, 0.7, 81) for of in ("steel", "brass", "copper")]
     designs = {
         name: np.array(told)[:, None]
         for name, told in zip(("fins", "at", "metal"), zip(*every, strict=True), strict=True)
