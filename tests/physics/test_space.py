@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.optimize import minimize
 
+from fieldcraft.physics.images import Image
 from fieldcraft.physics.space import Categorical, Continuous, Integer, LinearConstraint, SearchSpace, SpaceError
 
 MIXED = SearchSpace(
@@ -362,3 +363,33 @@ def test_whole_floats_and_numpy_numbers_are_good_values():
 def test_nonsense_is_refused_with_the_value_and_the_remedy(build, message):
     with pytest.raises(SpaceError, match=message):
         build()
+
+
+def test_values_of_points_are_those_of_the_nearest_designs():
+    space = SearchSpace(
+        (
+            Continuous("x", -2.0, 3.0),
+            Integer("n", 1, 1000, log=True),
+            Categorical("glue", ("A", "B", "C")),
+            Categorical("grit", ("fine", "coarse"), ordered=True),
+        )
+    )
+    X = space.sample(40, np.random.default_rng(6))
+    values, designs = space.values(X), space.decode(X)
+    assert list(values) == list(space.names) and all(value.shape == (40, 1) for value in values.values())
+    for name in ("n", "glue", "grit"):
+        assert values[name][:, 0].tolist() == [design[name] for design in designs]
+    np.testing.assert_allclose(values["x"][:, 0], [design["x"] for design in designs], rtol=1e-15)
+    outside = space.values(np.array([[1.5, 2.0, 0.2, 0.9, 0.1, -3.0]]))
+    assert {name: value.item() for name, value in outside.items()} == {
+        "x": 4.25,
+        "n": 1000,
+        "glue": "B",
+        "grit": "fine",
+    }
+
+
+def test_images_have_no_single_value():
+    space = SearchSpace((Continuous("x", 0.0, 1.0), Image("picture", (2, 2), 0.0, 1.0)))
+    with pytest.raises(SpaceError, match="picture is an image: leave it out"):
+        space.values(np.zeros((1, 5)))
