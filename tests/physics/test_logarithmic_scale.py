@@ -61,7 +61,7 @@ def test_values_and_coordinates_of_columns_are_those_of_single_designs():
     assert REAL.coordinates(values) == pytest.approx(X, abs=1e-14)
     assert REAL.encode(designs) == pytest.approx(X, abs=1e-14)
     with pytest.raises(SpaceError, match="kind is no continuous variable"):
-        SPACE.values(np.zeros((1, 4)))
+        SPACE.coordinates(SPACE.values(np.zeros((1, 4))))
 
 
 @pytest.mark.parametrize("variable", [RATE, DEPTH])
