@@ -16,7 +16,7 @@ from fieldcraft.physics.collocation import collocate
 from fieldcraft.physics.domain import Axis, Domain
 from fieldcraft.physics.parametric.statement import Numbers, ParametricEquation
 from fieldcraft.physics.problem import Problem
-from fieldcraft.physics.space import SearchSpace
+from fieldcraft.physics.space import Continuous, SearchSpace
 from fieldcraft.storage.fields import fields_at
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import FieldRef
@@ -182,6 +182,11 @@ def require_network(campaign: "Campaign") -> None:
         )
     if (reason := no_emulator(problem, campaign.space)) is not None:
         raise InputError(f"{kind} cannot be used: {reason}. Leave emulator out.")
+    if others := [variable.name for variable in campaign.space.variables if not isinstance(variable, Continuous)]:
+        raise InputError(
+            f"{kind} takes continuous variables alone, and others are {', '.join(others)}. Leave emulator out: the "
+            "equation is then solved on its coarse grid."
+        )
     if problem.parametric.nonlinear is not None:
         raise InputError(
             f"{kind} learns linear equations, and that of problem {campaign.spec.problem.kind!r} has nonlinear terms. "

@@ -4,11 +4,13 @@ from dataclasses import dataclass
 
 import bars
 import numpy as np
+import pytest
 import yaml
 from small import SEARCH, finish
 
+from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.settings import settings_from
-from fieldcraft.flows.spec.campaign_file import read_campaign
+from fieldcraft.flows.spec.campaign_file import parse, read_campaign
 from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.physics.emulators import emulators_of
 from fieldcraft.models.proposers.emulated import Emulated
@@ -123,11 +125,16 @@ class Rod(Problem):
 '''
 
 
-def test_an_equation_may_depend_on_whole_numbers_and_choices(tmp_path, monkeypatch):
+@pytest.fixture
+def plugins(tmp_path, monkeypatch):
     kinds = tmp_path / "plugins" / "problems"
     kinds.mkdir(parents=True)
     (kinds / "rod.py").write_text(ROD)
     monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(kinds.parent))
+    return kinds.parent
+
+
+def test_an_equation_may_depend_on_whole_numbers_and_choices(tmp_path, plugins):
     file, home = tmp_path / "rod.yaml", tmp_path / "home"
     words = {"kind": "emulated", "start": {"n": 4}, "maximizer": SEARCH}
     simulator = {"kind": "stated_equation", "cells": 100}
@@ -137,8 +144,8 @@ def test_an_equation_may_depend_on_whole_numbers_and_choices(tmp_path, monkeypat
             | {"algorithm": words, "budget": {"trials": 9}}
         )
     )
-    finish(file, home, kinds.parent)
-    campaign = wire(read_campaign(file), settings_from({"FIELDCRAFT_PLUGINS": str(kinds.parent)}, home))
+    finish(file, home, plugins)
+    campaign = wire(read_campaign(file), settings_from({"FIELDCRAFT_PLUGINS": str(plugins)}, home))
     trials, problem = open_ledger(campaign.settings.ledger).trials("rod"), campaign.problem
     every = [(n, at, of) for n in range(7) for at in np.linspace(0.3, 0.7, 81) for of in ("steel", "brass", "copper")]
     designs = {
@@ -154,3 +161,11 @@ def test_an_equation_may_depend_on_whole_numbers_and_choices(tmp_path, monkeypat
     assert trials[-1].origin.remarks["fields"].startswith("8 fields less the emulator's, in ")
     found = min(trials, key=lambda trial: trial.outputs["worth"]).design
     assert (found["fins"], found["metal"]) == (best[0], best[2])
+
+
+def test_a_network_in_place_of_the_grid_takes_continuous_variables_alone(tmp_path, plugins):
+    words = {**bars.BAR, "problem": {"kind": "rod"}, "algorithm": {"kind": "emulated"}, "emulator": {"kind": "pinn"}}
+    with pytest.raises(
+        InputError, match=r"'pinn' takes continuous variables alone, and others are fins, metal\. Leave"
+    ):
+        wire(parse(words, "rod.yaml"), settings_from({"FIELDCRAFT_PLUGINS": str(plugins)}, tmp_path))
