@@ -17,6 +17,7 @@ take an order back at once. People write into ``results`` alone.
 import csv
 import io
 import os
+import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -203,8 +204,10 @@ class Lab:
         return {order["key"]: order for state in states for order in self._orders(state)}
 
     def _orders(self, state: str) -> list[dict[str, Any]]:
-        files = sorted((self.place.orders / state).glob("[!.]*.json"))
-        return [order for file in files if (order := read_json(file))]
+        return [order for file in self._files(state) if (order := read_json(file))]
+
+    def _files(self, state: str) -> list[Path]:
+        return sorted((self.place.orders / state).glob("[!.]*.json"))
 
     def _file(self, state: str, key: str) -> Path:
         return self.place.orders / state / f"{key}.json"
@@ -220,7 +223,15 @@ class Lab:
                 sync(self.place.orders / before)
 
     def write_tables(self) -> None:
-        """Update the tables to the open orders. Cells that people have filled in are never lost."""
+        """Update the tables to the open orders. Cells that people have filled in are never lost.
+
+        Whoever writes looks once more, since others may take orders back meanwhile.
+        """
+        known = None
+        while known != (known := {file.name for file in self._files(OPEN)}):
+            self._write_tables()
+
+    def _write_tables(self) -> None:
         iterations = dict[int, list[dict[str, Any]]]()
         for order in self._orders(OPEN):
             iterations.setdefault(order["iteration"], []).append(order)
@@ -240,8 +251,10 @@ class Lab:
         text = io.StringIO()
         rows = ((written or {}).get(order["key"]) or _row(order) for order in orders)
         write_rows(text, [header, *rows], end="\n")
-        if not file.exists() or file.read_text(encoding="utf-8") != text.getvalue():
-            _replace(file, text.getvalue())
+        with suppress(FileNotFoundError):
+            if file.read_text(encoding="utf-8") == text.getvalue():
+                return
+        _replace(file, text.getvalue())
 
     def _set_aside(self, file: Path) -> None:
         with suppress(FileNotFoundError):  # set aside by whoever renewed the tables just now
@@ -284,7 +297,7 @@ def _rows(file: Path, header: list[str]) -> dict[str, list[str]] | None:
 
 
 def _replace(file: Path, text: str) -> None:
-    draft = file.with_name(f".{file.name}.{os.getpid()}")
+    draft = file.with_name(f".{file.name}.{secrets.token_hex(8)}")  # of its own, among machines and threads
     try:
         draft.write_text(text, encoding="utf-8")
         sync(draft)
