@@ -152,7 +152,7 @@ def _stop(ledger: Ledger, settings: Settings, trial: Trial, done: Trial) -> None
         handle: Handle | None = trial.handle or dispatcher.find(f"{trial.id}-{trial.attempt}")
         if handle is not None:
             dispatcher.cancel(handle)
-    except (CannotTell, FieldcraftError) as error:
+    except (CannotTell, FieldcraftError, OSError) as error:  # OSError: a folder of orders that takes nothing
         raise NotStopped(
             f"{trial.id} is {done.state} now, but whoever does it could not be told ({str(error).rstrip('.')}): the "
             "next pass tries again."

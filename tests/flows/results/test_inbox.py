@@ -292,6 +292,18 @@ def test_a_trial_is_stopped_though_the_laboratory_cannot_be_told(oven, monkeypat
     assert (oven.orders / "cancelled" / "oven-0001-1.json").exists()
 
 
+def test_all_trials_are_given_up_though_the_folder_of_orders_takes_nothing(oven):
+    (oven.orders / "cancelled").rmdir()
+    (oven.orders / "cancelled").touch()
+    status, _, error = oven.run("abandon", "oven-0001", "oven-0002", "--reason", "spilt")
+    assert (status, state(oven), state(oven, 2)) == (2, TrialState.ABANDONED, TrialState.ABANDONED)
+    for trial in ("oven-0001", "oven-0002"):
+        assert f"{trial} is ABANDONED now, but whoever does it could not be told ([Errno 17] File exists" in error
+    (oven.orders / "cancelled").unlink()
+    oven.make_pass()
+    assert len(list((oven.orders / "cancelled").iterdir())) == 2
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
