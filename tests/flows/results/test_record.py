@@ -291,6 +291,21 @@ def test_a_file_that_is_being_written_is_left_alone(oven):
     assert collect(oven.site, oven.site.campaign.dispatcher) == 1
 
 
+def test_a_field_that_is_being_copied_is_waited_for(oven, tmp_path):
+    copied = oven.results / "map.zarr"
+    field(tmp_path, strength=1.0, porosity=0.0).to_zarr(copied, consolidated=False)
+    oven.drop("mine.json", json.dumps({"trial": "oven-0001", "field": "map.zarr"}))
+    (chunk,) = [part for part in (copied / "strength").rglob("*") if part.is_file() and part.name != "zarr.json"]
+    whole = chunk.read_bytes()
+    chunk.write_bytes(b"")
+    assert collect(oven.site, oven.site.campaign.dispatcher) == 0
+    assert not (oven.results / "refused").exists()
+    chunk.write_bytes(whole)
+    oven.drop("mine.json", json.dumps({"trial": "oven-0001", "field": "map.zarr"}))
+    assert collect(oven.site, oven.site.campaign.dispatcher) == 1
+    assert oven.ledger.trial("oven-0001").outputs == {"strength": 1.0, "porosity": 0.0}
+
+
 def test_a_second_file_of_the_same_name_gets_a_name_of_its_own(oven):
     for n, cells in enumerate((["50", "", ""], ["50", "51", ""]), start=1):
         oven.drop("mine.csv", filled(oven, strength=cells, porosity=[cell and "-1" for cell in cells]))
