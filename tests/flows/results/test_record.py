@@ -102,6 +102,20 @@ def test_a_result_of_a_trial_given_up_is_kept_and_moves_nothing(oven):
     assert oven.ledger.trial("oven-0001").state is TrialState.ABANDONED
 
 
+def test_a_result_of_an_order_that_was_taken_back_counts_once_its_trial_is_sent_again(oven):
+    for word in ("cancel", "retry"):
+        assert oven.run(word, "oven-0001", *(["--reason", "spilt"] if word == "cancel" else []))[0] == 0
+    _, out, _ = oven.run(*whole("oven-0001"))
+    assert "APPROVED (no value counts; if it is to count, record it for oven-0001 once that has been sent again)" in out
+    oven.make_pass()
+    _, out, _ = oven.run(*whole("oven-0001-1"))
+    assert (
+        "RUNNING (no value counts; it is of an earlier order; if it is to count, record it for oven-0001, with" in out
+    )
+    _, out, _ = oven.run(*whole("oven-0001"))
+    assert out == "oven-0001: recorded, strength 50 MPa, porosity -1 %; it is COMPLETED.\n"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
