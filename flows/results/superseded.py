@@ -2,6 +2,8 @@
 
 from fieldcraft.storage.records import Trial, TrialState
 
+_EDITED = ", and say what was really run if the design was edited since"
+
 
 def superseded_text(trial: Trial, counts: str) -> str:
     """A result that was kept as superseded, in one line.
@@ -19,8 +21,8 @@ def _way(trial: Trial) -> str:
         case TrialState.COMPLETED:
             return f"'fieldcraft correct' or the form of {trial.id} at the desk changes that"
         case TrialState.PROPOSED | TrialState.APPROVED | TrialState.STAGED:
-            return f"if it is to count, record it for {trial.id} once that has been sent again"
+            return f"{trial.id} is still to be sent again: if it is to count, record it then{_EDITED}"
         case TrialState.RUNNING | TrialState.HELD | TrialState.FAILED:
-            return f"it is of an earlier order; if it is to count, record it for {trial.id}, without that order's key"
+            return f"it is of an earlier order: if it is to count, record it for {trial.id}, not for its key{_EDITED}"
         case _:
             return ""
