@@ -314,7 +314,7 @@ def _record(site: Site, checked: CheckedMeasurement, by: str, source: str) -> Re
     alike = parts[-1:] if completing else [r for r in results if r.verdict != "retraction"]
     same = [r for r in alike if (r.outputs, r.field, r.ran or sent) == (outputs, field, ran or trial.design)]
     if same and not _adds(measurement, parts if completing else same if whole else results):
-        repeats = missing or trial.outputs == outputs
+        repeats = trial.outputs == outputs or (missing and not whole)
         return _said(site, trial, "duplicate" if repeats else "superseded", None, missing, checked.warnings)
     done, result = site.ledger.record(
         trial.id,

@@ -229,9 +229,9 @@ def test_the_table_of_a_batch_is_recorded_and_names_what_is_still_to_come(oven, 
     assert oven.ledger.trial("oven-0001").actual["gas"] == "Ar"
 
 
-@pytest.mark.parametrize("separator", [";", "\t"])
-def test_tables_of_other_spreadsheets_are_read(oven, tmp_path, separator):
-    text = filled(oven, strength=["50", "", ""], porosity=["-1", "", ""]).replace(",", separator).replace("\n", "\r\n")
+@pytest.mark.parametrize(("separator", "end"), [(";", "\r\n"), ("\t", "\r\n"), (",", "\r")])
+def test_tables_of_other_spreadsheets_are_read(oven, tmp_path, separator, end):
+    text = filled(oven, strength=["50", "", ""], porosity=["-1", "", ""]).replace(",", separator).replace("\n", end)
     (tmp_path / "mine.csv").write_bytes(b"\xef\xbb\xbf" + text.encode())
     assert [one["verdict"] for one in oven.json("record", "--csv", tmp_path / "mine.csv")["recorded"]] == ["accepted"]
 
@@ -417,6 +417,9 @@ def test_a_retracted_result_counts_for_nothing_until_it_is_given_again(oven):
     assert "retracted; no model learns" in oven.run("retract", "oven-0001", "--reason", "spilt")[1]
     assert oven.ledger.trial("oven-0001").outputs is None
     assert "so there is nothing to correct" in oven.run("retract", "oven-0001", "--reason", "spilt")[2]
+    for _ in range(2):
+        _, out, _ = oven.run("record", "oven-0001", "--value", "strength=1")
+        assert out.startswith("oven-0001: kept as superseded; it is COMPLETED (no value counts; 'fieldcraft correct'")
     words = ["correct", "oven-0001", "--reason", "found it", "--value"]
     assert "give all its outputs again; missing: porosity" in oven.run(*words, "strength=1")[2]
     assert oven.run(*words, "strength=1", "--value", "porosity=2")[0] == 0
