@@ -16,6 +16,7 @@ take an order back at once. People write into ``results`` alone.
 
 import csv
 import io
+import json
 import os
 import secrets
 from collections.abc import Mapping
@@ -28,7 +29,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.files.tables import unguarded, write_rows
 from fieldcraft.flows.jobs.dispatcher import CannotTell, Failed, Handle, Job, Lost, NotSent, Outcome, Place, Running
-from fieldcraft.flows.jobs.job_folder import read_json, write_json
+from fieldcraft.flows.jobs.job_folder import write_json
 from fieldcraft.flows.jobs.order_folder import CANCELLED, CANCELLING, DONE, OPEN, SENDING, STATES, OrderFolder
 from fieldcraft.flows.machinery.webhooks import NotDelivered, post
 from fieldcraft.flows.text import printable
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _INBOX = "results"
+_OF_AN_ORDER = frozenset({"key", "trial", "iteration", "design", "units", "outputs", "digest"})
 _WEBHOOK_S = 10.0
 # Answers by which a webhook certainly did not take an order; after any other it may have.
 _NOT_TAKEN = frozenset({301, 302, 307, 308, 400, 401, 403, 404, 405, 410, 413, 415, 422, 429})
@@ -199,12 +201,16 @@ class Lab:
         """Return at once: a pass does not wait for a laboratory."""
 
     def at_large(self) -> dict[str, dict[str, Any]]:
-        """The orders that the laboratory has or may have, by their keys."""
+        """The orders that the laboratory has or may have, by their keys.
+
+        Raises:
+            InputError: a file among them is no order.
+        """
         states = (CANCELLING, SENDING, OPEN)
         return {order["key"]: order for state in states for order in self._orders(state)}
 
     def _orders(self, state: str) -> list[dict[str, Any]]:
-        return [order for file in self._files(state) if (order := read_json(file))]
+        return [order for file in self._files(state) if (order := _read_order(file)) is not None]
 
     def _files(self, state: str) -> list[Path]:
         return sorted((self.place.orders / state).glob("[!.]*.json"))
@@ -259,6 +265,27 @@ class Lab:
     def _set_aside(self, file: Path) -> None:
         with suppress(FileNotFoundError):  # set aside by whoever renewed the tables just now
             os.replace(file, self.place.orders / DONE / f"{file.stem}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}.csv")
+
+
+def _read_order(file: Path) -> dict[str, Any] | None:
+    """The order in a file; None where the file is gone.
+
+    Raises:
+        InputError: it holds no order, or another file's.
+    """
+    try:
+        order = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (ValueError, RecursionError):
+        order = None
+    if isinstance(order, dict) and order.get("key") == file.stem and order.keys() >= _OF_AN_ORDER:
+        return order
+    raise InputError(
+        f"{file}: is not the work order that was written there. Take it away: results belong into {_INBOX!r}, and a "
+        "trial whose order is gone is held until 'fieldcraft record', 'retry' or 'abandon' settles it. Nothing was "
+        "sent."
+    )
 
 
 def _header(order: Mapping[str, Any]) -> list[str]:
