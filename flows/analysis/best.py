@@ -88,7 +88,7 @@ def best_of(ledger: Ledger, campaign: CampaignRecord, trials: Sequence[Trial] | 
     """The best of a campaign's trials, by result and by the latest model."""
     people, outputs = by_people(campaign), campaign.environment["outputs"]
     trained = ledger.latest(campaign.name, "train") if noisy(campaign.spec, outputs, people=people) else None
-    model = _recommended(trained, trials)
+    model = _recommended(ledger, trained, trials)
     exact = not noisy_constraints(campaign.spec, outputs, people=people)
     if model is not None and exact and _refuted(campaign, model):
         model = None
@@ -103,12 +103,14 @@ def _refuted(campaign: CampaignRecord, model: Recommended) -> bool:
     return model.feasible and not objective_of(campaign).feasible(model.trial.outputs or {})
 
 
-def _recommended(trained: Product | None, trials: Sequence[Trial | TrialSummary]) -> Recommended | None:
-    """The latest model's recommendation; None where there is none, or its trial's result was retracted since."""
+def _recommended(ledger: Ledger, trained: Product | None, trials: Sequence[Trial | TrialSummary]) -> Recommended | None:
+    """The latest model's recommendation; None if none, or its trial was corrected or retracted since."""
     model = None if trained is None else Trained.of(trained)
     said = None if model is None else model.recommended
     trial = next((t for t in trials if said and t.id == said.trial and t.outputs), None)
     if trained is None or model is None or said is None or trial is None:  # earlier versions recommend nothing
+        return None
+    if _corrected_since(ledger, model, trial):
         return None
     return Recommended(
         trial,
@@ -120,6 +122,16 @@ def _recommended(trained: Product | None, trials: Sequence[Trial | TrialSummary]
         said.probability,
         said.constraints,
     )
+
+
+def _corrected_since(ledger: Ledger, model: Trained, trial: Trial | TrialSummary) -> bool:
+    """True if a trial's result has other outputs than the one that the model was trained on."""
+    accepted = [result for result in ledger.results(trial.id) if result.verdict == "accepted"]
+    if model.seen is None:
+        learnt = [result for result in accepted if result.id in (model.results or ())]
+    else:
+        learnt = [result for result in accepted if result.id <= model.seen.until]
+    return bool(learnt) and dict(learnt[-1].outputs) != dict(trial.outputs or {})
 
 
 def best_data(best: Best) -> dict[str, Any]:

@@ -45,8 +45,14 @@ def _abandon(options: argparse.Namespace, settings: Settings) -> int:
 
     person, ledger = acting(settings, "operate"), open_ledger(settings.ledger)
     _named(ledger, options.trials)
+    untold = list[str]()
     for trial in options.trials:
-        _tell(options, "abandoned", interventions.abandon(ledger, settings, person, trial, options.reason))
+        try:
+            _tell(options, "abandoned", interventions.abandon(ledger, settings, person, trial, options.reason))
+        except interventions.NotStopped as error:  # it is given up, and the others are to be
+            untold.append(str(error))
+    if untold:
+        raise interventions.NotStopped(" ".join(untold))
     return 0
 
 

@@ -16,7 +16,9 @@ take an order back at once. People write into ``results`` alone.
 
 import csv
 import io
+import json
 import os
+import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,7 +29,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.files.tables import unguarded, write_rows
 from fieldcraft.flows.jobs.dispatcher import CannotTell, Failed, Handle, Job, Lost, NotSent, Outcome, Place, Running
-from fieldcraft.flows.jobs.job_folder import read_json, write_json
+from fieldcraft.flows.jobs.job_folder import write_json
 from fieldcraft.flows.jobs.order_folder import CANCELLED, CANCELLING, DONE, OPEN, SENDING, STATES, OrderFolder
 from fieldcraft.flows.machinery.webhooks import NotDelivered, post
 from fieldcraft.flows.text import printable
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _INBOX = "results"
+_OF_AN_ORDER = frozenset({"key", "trial", "iteration", "design", "units", "outputs", "digest"})
 _WEBHOOK_S = 10.0
 # Answers by which a webhook certainly did not take an order; after any other it may have.
 _NOT_TAKEN = frozenset({301, 302, 307, 308, 400, 401, 403, 404, 405, 410, 413, 415, 422, 429})
@@ -198,13 +201,19 @@ class Lab:
         """Return at once: a pass does not wait for a laboratory."""
 
     def at_large(self) -> dict[str, dict[str, Any]]:
-        """The orders that the laboratory has or may have, by their keys."""
+        """The orders that the laboratory has or may have, by their keys.
+
+        Raises:
+            InputError: a file among them is no order.
+        """
         states = (CANCELLING, SENDING, OPEN)
         return {order["key"]: order for state in states for order in self._orders(state)}
 
     def _orders(self, state: str) -> list[dict[str, Any]]:
-        files = sorted((self.place.orders / state).glob("[!.]*.json"))
-        return [order for file in files if (order := read_json(file))]
+        return [order for file in self._files(state) if (order := _read_order(file)) is not None]
+
+    def _files(self, state: str) -> list[Path]:
+        return sorted((self.place.orders / state).glob("[!.]*.json"))
 
     def _file(self, state: str, key: str) -> Path:
         return self.place.orders / state / f"{key}.json"
@@ -220,7 +229,15 @@ class Lab:
                 sync(self.place.orders / before)
 
     def write_tables(self) -> None:
-        """Update the tables to the open orders. Cells that people have filled in are never lost."""
+        """Update the tables to the open orders. Cells that people have filled in are never lost.
+
+        Whoever writes looks once more, since others may take orders back meanwhile.
+        """
+        known = None
+        while known != (known := {file.name for file in self._files(OPEN)}):
+            self._write_tables()
+
+    def _write_tables(self) -> None:
         iterations = dict[int, list[dict[str, Any]]]()
         for order in self._orders(OPEN):
             iterations.setdefault(order["iteration"], []).append(order)
@@ -240,12 +257,35 @@ class Lab:
         text = io.StringIO()
         rows = ((written or {}).get(order["key"]) or _row(order) for order in orders)
         write_rows(text, [header, *rows], end="\n")
-        if not file.exists() or file.read_text(encoding="utf-8") != text.getvalue():
-            _replace(file, text.getvalue())
+        with suppress(FileNotFoundError):
+            if file.read_text(encoding="utf-8") == text.getvalue():
+                return
+        _replace(file, text.getvalue())
 
     def _set_aside(self, file: Path) -> None:
         with suppress(FileNotFoundError):  # set aside by whoever renewed the tables just now
             os.replace(file, self.place.orders / DONE / f"{file.stem}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}.csv")
+
+
+def _read_order(file: Path) -> dict[str, Any] | None:
+    """The order in a file; None where the file is gone.
+
+    Raises:
+        InputError: it holds no order, or another file's.
+    """
+    try:
+        order = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (ValueError, RecursionError):
+        order = None
+    if isinstance(order, dict) and order.get("key") == file.stem and order.keys() >= _OF_AN_ORDER:
+        return order
+    raise InputError(
+        f"{file}: is not the work order that was written there. Take it away: results belong into {_INBOX!r}, and a "
+        "trial whose order is gone is held until 'fieldcraft record', 'retry' or 'abandon' settles it. Nothing was "
+        "sent."
+    )
 
 
 def _header(order: Mapping[str, Any]) -> list[str]:
@@ -284,7 +324,7 @@ def _rows(file: Path, header: list[str]) -> dict[str, list[str]] | None:
 
 
 def _replace(file: Path, text: str) -> None:
-    draft = file.with_name(f".{file.name}.{os.getpid()}")
+    draft = file.with_name(f".{file.name}.{secrets.token_hex(8)}")  # of its own, among machines and threads
     try:
         draft.write_text(text, encoding="utf-8")
         sync(draft)

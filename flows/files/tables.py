@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from fieldcraft.flows.errors import InputError
-from fieldcraft.flows.text import HUGE, printable, quoted
+from fieldcraft.flows.text import HUGE, counted, printable, quoted
 from fieldcraft.physics.space import Categorical, Continuous, Design, Integer, SpaceError, Variable
 
 MAX_BYTES = 50_000_000
@@ -164,8 +164,8 @@ def table_of(file: Path, raw: bytes, renamed: Mapping[str, str] | None = None) -
     for number, line in lines[1:]:
         if len(line) != len(names):
             raise InputError(
-                f"{file}: line {number} has {len(line)} cells and the header {len(names)}. Mend that line; a number "
-                "with a decimal comma is to be written with a point."
+                f"{file}: line {number} has {counted(len(line), 'cell')} and the header {len(names)}. Mend that line; "
+                "a number with a decimal comma is to be written with a point."
             )
     rows = (
         Row(f"{file}: line {n}", {name: unguarded(cell.strip()) for name, cell in zip(names, line, strict=True)})
@@ -192,7 +192,8 @@ def read_bytes(file: Path) -> bytes:
 
 def _text(file: Path, raw: bytes) -> str:
     try:
-        return raw.decode("utf-8-sig").replace("\r\n", "\n")
+        text = raw.decode("utf-8-sig").replace("\r\n", "\n")
+        return text if "\n" in text else text.replace("\r", "\n")  # which alone ends the lines of an old Macintosh
     except UnicodeDecodeError:
         raise InputError(f"{file}: is not UTF-8 text. Save it as UTF-8.") from None
 

@@ -9,7 +9,7 @@ orders. The mark tells them from a new folder, so that no order is sent twice.
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,16 +45,18 @@ class OrderFolder:
         pinned, marked = read_json(self.pin), self._marked()
         if marked is not None and marked == pinned.get("identity"):
             return None
-        noted = pinned.get("folder")
+        noted, again = pinned.get("folder"), self._marked_again(pinned)
         if marked is not None:
             remedy = (
                 f"The orders of {self.campaign!r} lie in {noted}: use that folder" if noted else "Use another folder"
             )
-            return f"{self.folder}: its {_MARK} is of another store. {remedy}, by FIELDCRAFT_LAB. Nothing was sent."
+            fault = "cannot be read" if again and not marked else "is of another store"
+            return f"{self.folder}: its {_MARK} {fault}. {again or f'{remedy}, by FIELDCRAFT_LAB.'} Nothing was sent."
         if pinned.get("marked"):
             return (
                 f"{self.folder}: holds no {_MARK}, and the orders of {self.campaign!r} lie in {noted}. Mount that "
-                f"folder, or set FIELDCRAFT_LAB to its parent; one that is moved keeps its {_MARK}. Nothing was sent."
+                f"folder, or set FIELDCRAFT_LAB to its parent; one that is moved keeps its {_MARK}. "
+                f"{again}{again and ' '}Nothing was sent."
             )
         return None
 
@@ -75,6 +77,13 @@ class OrderFolder:
             return problem
         write_json(self.pin, wanted)
         return None
+
+    def _marked_again(self, pinned: Mapping[str, Any]) -> str:
+        """The way in which a folder that lost its mark gets it back; empty for another than the campaign's own."""
+        if not pinned.get("marked") or pinned.get("folder") != str(self.folder.resolve()):
+            return ""
+        mark = json.dumps({"campaign": self.campaign, "identity": pinned["identity"]})
+        return f"If its orders are all there and only that file was lost, write {mark} into it."
 
     def _marked(self) -> str | None:
         """Identity in the folder's mark; None where there is none, "" where it cannot be read."""

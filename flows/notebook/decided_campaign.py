@@ -9,11 +9,11 @@ from fieldcraft.flows.identity import acting
 from fieldcraft.flows.notebook.arguments import mapping, names
 from fieldcraft.flows.people import decisions, interventions
 from fieldcraft.flows.people.picks import Wanted, pick
-from fieldcraft.flows.rules.trial_labels import Choice
+from fieldcraft.flows.rules.trial_labels import Choice, as_seen
 from fieldcraft.flows.settings import Settings
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.open_ledger import open_ledger
-from fieldcraft.storage.records import CampaignRecord
+from fieldcraft.storage.records import CampaignRecord, Trial
 
 Verb = Literal["approve", "reject", "edit", "retry", "abandon"]
 
@@ -27,7 +27,7 @@ class DecidedCampaign:
 
     def __init__(self, settings: Settings, name: str) -> None:
         self._settings, self.name = settings, name
-        self._seen: dict[str, Choice] = {}  # the version of each trial that was last shown
+        self._seen: dict[str, Trial] = {}  # each trial as it was last shown
 
     @property
     def _ledger(self) -> Ledger:
@@ -60,7 +60,8 @@ class DecidedCampaign:
         given = names("decide: trials", trials)
         if unseen := [name for name in given if name not in self._seen]:
             raise InputError(f"decide: {', '.join(unseen)} was not shown here: look at ask() or trials first.")
-        choices = [self._seen[name] for name in given]
+        seen = [self._seen[name] for name in given]
+        choices = [as_seen(trial) for trial in seen]
         if (design is None) == (verb == "edit"):
             raise InputError("decide: design is for 'edit', which needs it: give the new values of variables.")
         if verb == "approve":
@@ -71,12 +72,12 @@ class DecidedCampaign:
             new = {name: str(value) for name, value in mapping("decide: design", design).items()}
             done = tuple(decisions.edit(ledger, settings, person, choice, new, reason)[1] for choice in choices)
         elif verb == "retry":
-            done = tuple(interventions.retry(ledger, settings, person, choice.word, reason) for choice in choices)
+            done = tuple(interventions.retry(ledger, settings, person, t.id, reason, t.version) for t in seen)
         elif verb == "abandon":
-            done = tuple(interventions.abandon(ledger, settings, person, choice.word, reason) for choice in choices)
+            done = tuple(interventions.abandon(ledger, settings, person, t.id, reason, t.version) for t in seen)
         else:
             raise InputError(f"decide: {verb!r} is no decision. Known: approve, reject, edit, retry, abandon.")
-        self._seen |= {trial.id: Choice(trial.id, trial.digest, trial.revision) for trial in done}
+        self._seen |= {trial.id: trial for trial in done}
         return tuple(f"{trial.id}: {trial.state}" for trial in done)
 
     def pick(
@@ -102,7 +103,10 @@ class DecidedCampaign:
             InputError: there is one objective, no reason, or no such design on the front.
         """
         person, ledger = acting(self._settings, "decide"), self._ledger
-        wanted = Wanted(None if trial is None else self._seen.get(trial, Choice(trial)), knee, weights)
+        chosen = None if trial is None else Choice(trial)
+        if trial is not None and (seen := self._seen.get(trial)) is not None:
+            chosen = as_seen(seen)
+        wanted = Wanted(chosen, knee, weights)
         return pick(ledger, person, self.name, wanted, why).id
 
     @property

@@ -26,7 +26,6 @@ from fieldcraft.flows.predictions.model import latest_model, predicted
 from fieldcraft.flows.results.correct import correct
 from fieldcraft.flows.results.parts import contradicted
 from fieldcraft.flows.results.record import check, check_correction, known_trial, record, site_for
-from fieldcraft.flows.rules.trial_labels import Choice
 from fieldcraft.flows.run import awaited, pause
 from fieldcraft.flows.steps.one_pass import Caller, Passed, Ref, directly, make_pass
 from fieldcraft.flows.views.display import Display
@@ -108,7 +107,7 @@ class OpenCampaign(DecidedCampaign):
             trials = self._free()[:n]
             given, out = ([trial.id for trial in some] for some in (trials, self._waiting()))
             self._ledger.fenced(lease).give(self.name, given, out)
-        self._seen |= {trial.id: Choice(trial.id, trial.digest, trial.revision) for trial in trials}
+        self._seen |= {trial.id: trial for trial in trials}
         return asked_table(self._record, trials)
 
     def _waiting(self) -> Sequence[Trial]:
@@ -285,7 +284,7 @@ class OpenCampaign(DecidedCampaign):
         """
         ledger, record = self._ledger, self._record
         for trial in self._waiting():
-            self._seen[trial.id] = Choice(trial.id, trial.digest, trial.revision)
+            self._seen[trial.id] = trial
         known = ledger.summaries(self.name)
         best = best_of(ledger, record, known).trial
         return trials_table(record, known, on_front(record, known) if best is None else [best.id])

@@ -10,7 +10,7 @@ from fieldcraft.flows.analysis.noise import by_people
 from fieldcraft.flows.errors import FieldcraftError, InputError
 from fieldcraft.flows.identity import Person
 from fieldcraft.flows.jobs.dispatcher import CannotTell, Handle
-from fieldcraft.flows.people.decisions import one_winner, require_seen
+from fieldcraft.flows.people.decisions import one_winner, overtaken, require_seen
 from fieldcraft.flows.rules.approval_policy import expiry
 from fieldcraft.flows.rules.approved_code import covered
 from fieldcraft.flows.rules.trial_labels import Choice
@@ -37,23 +37,25 @@ class NotStopped(FieldcraftError):
     """The trial's state was changed, but its dispatcher could not be told to stop the job; the next pass retries."""
 
 
-def retry(ledger: Ledger, settings: Settings, person: Person, named: str, comment: str = "") -> Trial:
+def retry(
+    ledger: Ledger, settings: Settings, person: Person, named: str, comment: str = "", version: int | None = None
+) -> Trial:
     """Approve a failed or held trial again, for as many attempts as the campaign file says.
 
     Args:
         ledger: Ledger of the trial.
         settings: Settings by which the code that would run is found.
         person: The approver.
-        named: Id, or label, which binds the approval to the version that was seen.
+        named: Id, or label, which binds the approval to the revision that was seen.
         comment: Comment of the approver.
+        version: Version of the trial that was seen; None for the present one.
 
     Raises:
         identity.Refused: it costs more than the person may approve.
         InputError: it neither failed nor is held, its campaign has ended, or the code that would run is not here.
         decisions.Overtaken: somebody changed it first, or it has changed since it was seen.
     """
-    comment, trial = remark(comment, "comment"), _in(ledger, named, _RETRIED, "sent again")
-    require_seen(ledger, Choice.of(named), trial)
+    comment, trial = remark(comment, "comment"), _in(ledger, named, _RETRIED, "sent again", version)
     spec = _specification(ledger, trial)
     if (ended := ledger.campaign(spec.name).finished) is not None:
         raise InputError(f"Campaign {spec.name!r} has ended ({ended}) and sends nothing more. Nothing was changed.")
@@ -72,16 +74,18 @@ def retry(ledger: Ledger, settings: Settings, person: Person, named: str, commen
         )
 
 
-def abandon(ledger: Ledger, settings: Settings, person: Person, named: str, reason: str) -> Trial:
+def abandon(
+    ledger: Ledger, settings: Settings, person: Person, named: str, reason: str, version: int | None = None
+) -> Trial:
     """Give a trial up for good and stop its job; a result that still arrives is kept and changes nothing.
 
     Raises:
         InputError: it was not sent, has a result or was given up, or there is no reason.
-        decisions.Overtaken: somebody changed it first.
+        decisions.Overtaken: somebody changed it first, or it has changed since it was seen.
         NotStopped: its state was changed, but its job could not be stopped.
     """
     reason = _reason(reason)
-    trial = _in(ledger, named, _RETRIED | _CANCELLED, "abandoned")
+    trial = _in(ledger, named, _RETRIED | _CANCELLED, "abandoned", version)
     seconds = _elapsed(ledger, trial)
     with one_winner(ledger, [trial]):
         done = ledger.move(trial.id, TrialState.ABANDONED, trial.expect, person.name, reason, seconds=seconds)
@@ -90,15 +94,17 @@ def abandon(ledger: Ledger, settings: Settings, person: Person, named: str, reas
     return done
 
 
-def cancel(ledger: Ledger, settings: Settings, person: Person, named: str, reason: str) -> Trial:
+def cancel(
+    ledger: Ledger, settings: Settings, person: Person, named: str, reason: str, version: int | None = None
+) -> Trial:
     """Stop a running trial; it fails as cancelled, and is repeated only if a person decides so.
 
     Raises:
         InputError: it does not run, or there is no reason.
-        decisions.Overtaken: somebody changed it first.
+        decisions.Overtaken: somebody changed it first, or it has changed since it was seen.
         NotStopped: its state was changed, but its job could not be stopped.
     """
-    return _ended(ledger, settings, person, _in(ledger, named, _CANCELLED, "cancelled"), reason, "cancelled")
+    return _ended(ledger, settings, person, _in(ledger, named, _CANCELLED, "cancelled", version), reason, "cancelled")
 
 
 def rule_out(ledger: Ledger, settings: Settings, person: Person, named: str, reason: str) -> Trial:
@@ -152,7 +158,7 @@ def _stop(ledger: Ledger, settings: Settings, trial: Trial, done: Trial) -> None
         handle: Handle | None = trial.handle or dispatcher.find(f"{trial.id}-{trial.attempt}")
         if handle is not None:
             dispatcher.cancel(handle)
-    except (CannotTell, FieldcraftError) as error:
+    except (CannotTell, FieldcraftError, OSError) as error:  # OSError: a folder of orders that takes nothing
         raise NotStopped(
             f"{trial.id} is {done.state} now, but whoever does it could not be told ({str(error).rstrip('.')}): the "
             "next pass tries again."
@@ -169,10 +175,14 @@ def _reason(text: str) -> str:
     return text
 
 
-def _in(ledger: Ledger, named: str, states: frozenset[TrialState], what: str) -> Trial:
-    """The trial of an id or label, if it is in one of these states."""
-    trial = ledger.trial(Choice.of(named).trial)
+def _in(ledger: Ledger, named: str, states: frozenset[TrialState], what: str, version: int | None = None) -> Trial:
+    """The trial of an id or label, if it is in one of these states, and as it was seen."""
+    choice = Choice.of(named)
+    trial = ledger.trial(choice.trial)
+    if version is not None and version != trial.version:
+        raise overtaken(ledger, trial)
     if trial.state not in states:
         remedy = _REMEDIES.get(trial.state, "it is settled")
         raise InputError(f"{trial.id} is {trial.state} and cannot be {what}: {remedy}. Nothing was changed.")
+    require_seen(ledger, choice, trial)
     return trial

@@ -29,6 +29,7 @@ class Corrected:
         outputs: Outputs that count now; None after a retraction.
         models: Digest of each model that was trained on the old value, by its iteration.
         proposals: Trials that such a model had proposed.
+        ended: Reason why the campaign has ended; None while it goes on.
     """
 
     trial: str
@@ -37,6 +38,7 @@ class Corrected:
     outputs: Mapping[str, float] | None
     models: Mapping[int, str] = field(default_factory=dict)
     proposals: tuple[str, ...] = ()
+    ended: str | None = None
 
 
 def correct(site: Site, checked: CheckedMeasurement, by: str, reason: str, seen: int | None = None) -> Corrected:
@@ -182,7 +184,8 @@ def _told(ledger: Ledger, trial: Trial, old: Result, new: Result) -> Corrected:
         if other.origin.model is not None and other.origin.model.iteration in models
     ]
     outputs = None if new.verdict == "retraction" or new.withdraws else new.outputs
-    return Corrected(trial.id, new.id, old.id, outputs, models, tuple(proposals))
+    ended = ledger.campaign(trial.campaign).finished
+    return Corrected(trial.id, new.id, old.id, outputs, models, tuple(proposals), ended)
 
 
 def _saw(product: Product, old: Result, results: Sequence[Result]) -> bool:
@@ -207,9 +210,17 @@ def corrected_text(done: Corrected, outputs: str) -> str:
     now = f"corrected to {outputs}" if done.outputs is not None else "retracted; no model learns from it any more"
     lines = [f"{done.trial}: {now} (result {done.result} replaces {done.replaces})."]
     if not done.models:
-        return f"{lines[0]} No model had seen the old value."
+        lines[0] += " No model had seen the old value."
     lines += [
         f"  the model of iteration {n} had seen the old value ({digest[:12]})" for n, digest in done.models.items()
     ]
     lines += [f"  {trial} was proposed by such a model" for trial in done.proposals]
-    return "\n".join([*lines, "Nothing of that is undone: the next model learns from what counts now."])
+    if done.ended is not None:
+        name = done.trial.rpartition("-")[0]
+        lines.append(
+            f"The campaign has ended ({done.ended}), so that no later model learns from what counts now. Another can "
+            f"begin with its results: 'fieldcraft export {name} --csv FILE', then 'fieldcraft import OTHER.yaml FILE'."
+        )
+    elif done.models:
+        lines.append("Nothing of that is undone: the next model learns from what counts now.")
+    return "\n".join(lines)

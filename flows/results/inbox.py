@@ -109,7 +109,9 @@ class _Handed(_Named):
 _Json = TypeVar("_Json", bound=_Named)
 
 
-def record_file(site: Site, file: Path, by: str, source: str, within: Path | None = None) -> Batch:
+def record_file(
+    site: Site, file: Path, by: str, source: str, within: Path | None = None, *, watched: bool = False
+) -> Batch:
     """Record every line of a file; all are checked, and their fields stored, before the first is recorded.
 
     Recording the same file again changes nothing, so a file that was interrupted by a crash is recorded again.
@@ -120,14 +122,19 @@ def record_file(site: Site, file: Path, by: str, source: str, within: Path | Non
         by: Person who records.
         source: Source of the file.
         within: Folder that the field files it names must lie in; None for anywhere.
+        watched: True for a file of the watched folder, into which somebody may still be copying a field.
 
     Raises:
         InputError: something in it is wrong; nothing of it was recorded.
-        flows.results.record.NotYet: one of its trials is still being sent; nothing of it was recorded.
+        flows.results.record.NotYet: one of its trials is still being sent, or a field of a watched folder was written
+            to in the last second; nothing of it was recorded.
     """
     if one_line(file.name) != file.name:
         raise InputError(f"{one_line(file.name)}: the file's name holds what cannot be kept. Give it another name.")
     given = [measurement for measurement in measurements_of(site.campaign, file, within) if not measurement.empty]
+    fields = [measurement.field for measurement in given if measurement.field is not None]
+    if watched and (moving := next((field for field in fields if not _at_rest(field)), None)) is not None:
+        raise NotYet(f"{moving}: was written to in the last {QUIET_S:g} s, and may be half-written.")
     sound = [check(site, measurement) for measurement in given]
     if not sound:
         raise InputError(f"{file}: no result is filled in. Fill in a column of an output, or name a field file.")
@@ -287,13 +294,20 @@ def _ready(folder: Path) -> Iterator[Path]:
     for file in sorted(folder.iterdir()) if folder.is_dir() else ():
         if file.suffix.lower() not in (".csv", ".json") or file.name.startswith(".") or file.is_symlink():
             continue
-        if file.is_file() and (seen := _stamp(file)) and abs(time.time() - seen[1] / 1e9) >= QUIET_S:
+        if file.is_file() and _at_rest(file):
             yield file
 
 
+def _at_rest(path: Path) -> bool:
+    """True if nobody has written to a file, or to anything in a folder, in the last second; links are not followed."""
+    parts = (path, *path.rglob("*")) if os.path.isdir(path) else (path,)  # of any name, also one that cannot be
+    written = (seen[1] / 1e9 for part in parts if not os.path.islink(part) and (seen := _stamp(part)))
+    return all(abs(time.time() - at) >= QUIET_S for at in written)
+
+
 def _stamp(file: Path) -> tuple[int, int, int] | None:
-    """Size, time and inode of a file, which change when it is written again; None where it is gone."""
-    with suppress(FileNotFoundError):
+    """Size, time and inode of a file, which change when it is written again; None where it is gone, or cannot be."""
+    with suppress(OSError, ValueError):
         found = file.stat()
         return found.st_size, found.st_mtime_ns, found.st_ino
     return None
@@ -303,8 +317,8 @@ def _take(site: Site, file: Path) -> Batch:
     """Record a file and move it aside; one that was saved again meanwhile, or is gone, is left to the next pass."""
     before = _stamp(file)
     try:
-        batch = record_file(site, file, ACTOR, f"results/{one_line(file.name)}", file.parent)
-    except (NotYet, ForbiddenMove):  # a trial is only being sent: the next pass knows more
+        batch = record_file(site, file, ACTOR, f"results/{one_line(file.name)}", file.parent, watched=True)
+    except (NotYet, ForbiddenMove):  # a trial is only being sent, or a field copied: the next pass knows more
         return Batch((), ())
     except (InputError, FieldError, InvalidRecord) as error:
         if before is not None and _stamp(file) == before:

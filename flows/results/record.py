@@ -14,6 +14,7 @@ from fieldcraft.flows.files.tables import Measurement
 from fieldcraft.flows.jobs.keys import attempt_keys
 from fieldcraft.flows.results.as_run import design_sent, field_labels, run_design, said_to_be_run, unusual
 from fieldcraft.flows.results.parts import completes, known_text, outputs_text, require_agreement, withdrawn
+from fieldcraft.flows.results.superseded import superseded_text
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.registry import suggestion
 from fieldcraft.flows.text import quoted, remark
@@ -313,7 +314,7 @@ def _record(site: Site, checked: CheckedMeasurement, by: str, source: str) -> Re
     alike = parts[-1:] if completing else [r for r in results if r.verdict != "retraction"]
     same = [r for r in alike if (r.outputs, r.field, r.ran or sent) == (outputs, field, ran or trial.design)]
     if same and not _adds(measurement, parts if completing else same if whole else results):
-        repeats = missing or trial.outputs == outputs
+        repeats = trial.outputs == outputs or (missing and not whole)
         return _said(site, trial, "duplicate" if repeats else "superseded", None, missing, checked.warnings)
     done, result = site.ledger.record(
         trial.id,
@@ -394,7 +395,5 @@ def _said(
         case "duplicate":
             text = f"{trial.id}: a duplicate; it is {trial.state} with these values already, nothing was changed."
         case _:
-            way = f"; 'fieldcraft correct' or the form of {trial.id} at the desk changes that"
-            remedy = way if trial.state is TrialState.COMPLETED else ""
-            text = f"{trial.id}: kept as superseded; it is {trial.state} ({counts or 'no value'} counts{remedy})."
+            text = superseded_text(trial, counts)
     return Recorded(trial.id, trial.state, verdict, result, missing, text, warnings)

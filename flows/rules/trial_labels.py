@@ -55,6 +55,11 @@ class Choice:
         return self.revision in (None, trial.revision) and trial.digest.startswith(self.digest or "")
 
 
+def as_seen(trial: Trial) -> Choice:
+    """The choice of exactly this revision of the trial."""
+    return Choice(trial.id, trial.digest, trial.revision)
+
+
 def label(trial: Trial) -> str:
     """The label by which a person decides on exactly this version of the trial: ``heat-0007@2-3fa81c02d1e29b47``."""
-    return Choice(trial.id, trial.digest, trial.revision).word
+    return as_seen(trial).word

@@ -129,12 +129,14 @@ class Bench:
         return json.loads(out)
 
     def drop(self, name: str, text: str, age_s: float = 5.0) -> Path:
-        """Put a file into the watched folder, last written to so long ago."""
+        """Put a file into the watched folder, last written to so long ago as the fields that lie there."""
 
         path = self.results / name
         path.write_text(text, encoding="utf-8")
         then = time.time() - age_s
-        os.utime(path, (then, then))
+        fields = (part for part in self.results.rglob("*") if part.suffix not in (".csv", ".json"))
+        for written in (path, *fields, *self.results.rglob("zarr.json")):
+            os.utime(written, (then, then), follow_symlinks=False)
         return path
 
 

@@ -338,6 +338,15 @@ GUARDS = (
         r"200 == 409",
     ),
     Guard(
+        "an old page settles no trial anew",
+        "flows/people/interventions.py",
+        "    if version is not None and version != trial.version:\n        raise overtaken(ledger, trial)\n",
+        "",
+        "tests/flows/desk/test_desk_decisions.py::"
+        "test_an_old_page_of_a_held_trial_changes_nothing_once_somebody_has_settled_it[retry]",
+        r"200 == 409",
+    ),
+    Guard(
         "a token taken out of the file ends its session at the desk",
         "flows/desk/entering.py",
         "        sessions.end(secret)\n        raise SignInFirst(f\"You were",

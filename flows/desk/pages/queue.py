@@ -106,12 +106,12 @@ def act(request: Request, visit: Visitor, form: Form, name: str) -> Response:
     verb, reason = text(form, "verb"), text(form, "reason").strip()
     person = visit.person.require("decide" if verb in ("retry", "prioritise", "pick") else "operate")
     choice = _choice(form, name, ledger)
+    seen = _version(given) if (given := text(form, "version")) else None
     if verb == "retry":
-        what, trial = "approved again", interventions.retry(ledger, settings, person, choice.word, reason)
+        what, trial = "approved again", interventions.retry(ledger, settings, person, choice.word, reason, seen)
     elif verb in ("abandon", "cancel"):
-        decisions.require_seen(ledger, choice, ledger.trial(choice.trial))
         stop = interventions.abandon if verb == "abandon" else interventions.cancel
-        trial = stop(ledger, settings, person, choice.word, reason)
+        trial = stop(ledger, settings, person, choice.word, reason, seen)
         what = f"it is {trial.state} now"
     elif verb == "pick":
         wanted = Wanted(choice, version=_version(text(form, "version")))

@@ -185,12 +185,12 @@ def oven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     return made
 
 
-def recommend(made: Bench, iteration: int = 1, **changes: Any) -> None:
-    """Write a model down that prefers the third part."""
+def recommend(made: Bench, iteration: int = 1, seen: dict[str, Any] | None = None, **changes: Any) -> None:
+    """Write a model down that prefers the third part; trained on the results that were ``seen``, if they are given."""
     said = {"trial": "oven-0003", "mean": 50.25, "sd": 0.5, "feasible": True, "probability": 0.9}
     said["constraints"] = {"porosity": {"mean": -0.3, "sd": 0.2}}
     payload = {"surrogate": {"kind": "exact_gp"}, "metrics": {}, "seconds": 1.0, "trials": ["oven-0001"]}
-    more = {"environment": {}, "recommended": {**said, **changes}}
+    more = {"environment": {}, "recommended": {**said, **changes}, **({"seen": seen} if seen else {})}
     made.ledger.note("oven", iteration, "train", {**payload, **more}, None)
 
 
@@ -226,6 +226,16 @@ def test_a_model_whose_trial_was_retracted_or_that_recommends_nothing_leaves_the
     older = {"surrogate": None, "metrics": {}, "seconds": 1.0, "trials": [], "environment": {}}
     oven.ledger.note("oven", 2, "train", older, None)
     assert oven.json("status", "oven")[0]["best_design"] == "oven-0002"
+
+
+def test_a_model_whose_trial_was_corrected_since_leaves_the_results_until_they_are_what_it_saw(oven):
+    known = [result.id for result in oven.ledger.campaign_results("oven")]
+    recommend(oven, seen={"count": 3, "until": max(known), "digest": digest_of(known)})
+    for strength, best in (("41", (None, "oven-0002")), ("50", ("oven-0003", "oven-0003"))):
+        words = ("correct", "oven-0003", "--value", f"strength={strength}", "--reason", "the scale stuck")
+        assert oven.run(*words)[0] == 0
+        (data,) = oven.json("status", "oven")
+        assert (data["best_by_model"] and data["best_by_model"]["trial"], data["best_design"]) == best
 
 
 def test_the_end_of_a_run_the_page_and_a_comparison_name_both(oven, tmp_path):

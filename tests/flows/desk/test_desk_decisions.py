@@ -10,7 +10,7 @@ from waiting import Waiting
 
 from fieldcraft.flows.cli import main
 from fieldcraft.flows.identity import Person
-from fieldcraft.flows.people import decisions
+from fieldcraft.flows.people import decisions, interventions
 from fieldcraft.flows.rules.trial_labels import Choice
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import Trial, TrialState
@@ -90,6 +90,30 @@ def test_an_intervention_writes_the_rows_of_its_command(home, browsers, monkeypa
     done = browsers(sites[1].settings, "ana").post("/queue/priced/act", fields, **JSON)
     assert done.status == 200, done.text
     assert rows(sites[1].ledger, "priced") == rows(sites[0].ledger, "priced")
+
+
+@pytest.mark.parametrize("verb", ["abandon", "retry"])
+def test_an_old_page_of_a_held_trial_changes_nothing_once_somebody_has_settled_it(priced, browsers, verb):
+    ben, browser = Person("ben", "operator"), browsers(priced.settings, "ana")
+    decisions.approve(priced.ledger, priced.settings, ben, [Choice("priced-0001")])
+
+    def sent_and_held() -> None:
+        for state in (TrialState.STAGED, TrialState.HELD):
+            trial = priced.ledger.trial("priced-0001")
+            priced.ledger.move(trial.id, state, trial.expect, "test", "who knows", code=priced.code)
+
+    sent_and_held()
+    for path in ("/queue/priced", "/campaign/priced/trial/priced-0001"):
+        page = browser.get(path).text
+        form = next(form for form in re.findall("<form.*?</form>", page, re.DOTALL) if f'value="{verb}"' in form)
+        fields = dict(re.findall('name="(choice|version|verb)" value="([^"]+)"', form))
+        interventions.retry(priced.ledger, priced.settings, ben, "priced-0001")
+        sent_and_held()
+        before = rows(priced.ledger, "priced")
+        answer = browser.post("/queue/priced/act", {**fields, "reason": "lost"}, **JSON)
+        assert answer.status == 409
+        assert re.search(r"priced-0001 was held for a person by test \d s ago \(who knows\)\. Nothing", answer.text)
+        assert rows(priced.ledger, "priced") == before
 
 
 def test_a_card_shows_all_that_a_decision_needs(priced, browsers):

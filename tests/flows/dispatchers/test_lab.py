@@ -8,6 +8,7 @@ import os
 import re
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -163,6 +164,18 @@ def test_a_table_with_two_rows_of_one_order_is_set_aside_with_both(tmp_path):
     assert table(file)[1:] == [["bench-0001-1", "bench-0001", "0.1", "N2", "", "", ""]]
     (kept,) = (tmp_path / "bench/done").glob("batch-0000-*.csv")
     assert [row[4] for row in table(kept)[1:]] == ["30", "32"]
+
+
+def test_orders_that_several_people_take_back_at_once_leave_neither_an_error_nor_a_row(tmp_path):
+    dispatcher = lab(tmp_path)
+    for attempt in range(1, 13):
+        handles = [dispatcher.submit(job(number, attempt)) for number in range(1, 6)]
+        with ThreadPoolExecutor(4) as people:
+            list(people.map(dispatcher.cancel, handles[1:]))
+        rows = table(tmp_path / "bench/batch-0000.csv")
+        assert [row[0] for row in rows] == ["key", f"bench-0001-{attempt}"]
+        dispatcher.cancel(handles[0])
+        assert not list((tmp_path / "bench").glob("*batch*"))
 
 
 def test_an_order_can_be_cancelled_or_done_but_not_vanish(tmp_path):

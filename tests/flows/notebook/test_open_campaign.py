@@ -390,6 +390,13 @@ def test_decisions_are_bound_to_what_was_shown(rod, tmp_path):
     assert campaign.ask(3).state.to_dict() == {first: "RUNNING", second: "RUNNING", third: "PROPOSED"}
     campaign.decide(third, "edit", design={"power": 10})
     assert campaign.trials.power[third] == 10.0
+    for word in ("cancel", "retry"):  # somebody else
+        command(word, first, *(["--reason", "spilt"] if word == "cancel" else []), "--home", tmp_path / "home")
+    fc.campaign("rod", home=tmp_path / "home").ask()
+    with pytest.raises(Overtaken, match=f"{first} was sent by fieldcraft .* Nothing was changed"):
+        campaign.decide(first, "abandon", "lost")
+    assert campaign.trials.state[first] == "RUNNING"
+    assert campaign.decide(first, "abandon", "lost") == (f"{first}: ABANDONED",)
 
 
 def test_a_function_is_run_to_the_end_and_an_interrupted_one_goes_on(rod):

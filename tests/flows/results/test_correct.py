@@ -98,6 +98,17 @@ def test_a_retraction_names_the_models_and_the_trials_they_proposed(tmp_path, mo
     out = made.run("correct", "bench-0002", "--value", "value=4", "--reason", "misread")[1]
     assert "the model of iteration 1 had seen the old value (" in out
     assert f"\n  {proposed.id} was proposed by such a model\n" in out
+    assert out.endswith("Nothing of that is undone: the next model learns from what counts now.\n")
+
+
+def test_a_correction_after_the_end_says_that_no_model_learns_from_it(tmp_path, monkeypatch):
+    made, _ = trained(tmp_path, monkeypatch)
+    lease = made.ledger.acquire("bench")
+    made.ledger.fenced(lease).finish("bench", "target: reached", "fieldcraft")
+    made.ledger.release(lease)
+    out = made.run("correct", "bench-0002", "--value", "value=4", "--reason", "misread")[1]
+    assert "had seen the old value (" in out and "Nothing of that is undone" not in out
+    assert "The campaign has ended (target: reached), so that no later model learns from what counts now." in out
 
 
 def test_a_rejected_design_is_not_proposed_again(tmp_path, monkeypatch):

@@ -292,6 +292,46 @@ def test_a_trial_is_stopped_though_the_laboratory_cannot_be_told(oven, monkeypat
     assert (oven.orders / "cancelled" / "oven-0001-1.json").exists()
 
 
+@pytest.mark.parametrize("name", ["mine.json", "oven-0001-1.json"])
+def test_a_file_among_the_orders_that_is_none_is_named_and_ends_neither_a_pass_nor_a_command_otherwise(oven, name):
+    stray = oven.orders / "open" / name
+    for text in ("", "[1]", one(key="oven-0001-1")[1:-1]):
+        stray.write_text(text)
+        with pytest.raises(InputError, match=f"{name}: is not the work order that was written there. Take it away"):
+            oven.make_pass()
+    status, _, error = oven.run("cancel", "oven-0002", "--reason", "spilt")
+    assert (status, state(oven, 2)) == (2, TrialState.FAILED)
+    assert "whoever does it could not be told" in error and "the next pass tries again" in error
+    stray.unlink()
+    oven.make_pass()
+    assert (oven.orders / "cancelled" / "oven-0002-1.json").exists()
+    assert state(oven) is (TrialState.RUNNING if name == "mine.json" else TrialState.HELD)
+
+
+def test_a_folder_of_orders_whose_mark_was_lost_gets_it_back_as_the_error_says(oven):
+    mark = oven.orders / "campaign.json"
+    assert oven.run("cancel", "oven-0001", "--reason", "spilt")[0] == oven.run("retry", "oven-0001")[0] == 0
+    assert oven.make_pass().sent == 1
+    for spoil in (mark.unlink, lambda: mark.write_text("{")):
+        spoil()
+        with pytest.raises(InputError, match="If its orders are all there and only that file was lost, write ") as told:
+            oven.make_pass()
+        mark.write_text(str(told.value).partition("was lost, write ")[2].partition(" into it.")[0])
+        oven.make_pass()
+
+
+def test_all_trials_are_given_up_though_the_folder_of_orders_takes_nothing(oven):
+    (oven.orders / "cancelled").rmdir()
+    (oven.orders / "cancelled").touch()
+    status, _, error = oven.run("abandon", "oven-0001", "oven-0002", "--reason", "spilt")
+    assert (status, state(oven), state(oven, 2)) == (2, TrialState.ABANDONED, TrialState.ABANDONED)
+    for trial in ("oven-0001", "oven-0002"):
+        assert f"{trial} is ABANDONED now, but whoever does it could not be told ([Errno 17] File exists" in error
+    (oven.orders / "cancelled").unlink()
+    oven.make_pass()
+    assert len(list((oven.orders / "cancelled").iterdir())) == 2
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

@@ -102,6 +102,20 @@ def test_a_result_of_a_trial_given_up_is_kept_and_moves_nothing(oven):
     assert oven.ledger.trial("oven-0001").state is TrialState.ABANDONED
 
 
+def test_a_result_of_an_order_that_was_taken_back_counts_once_its_trial_is_sent_again(oven):
+    assert oven.run("cancel", "oven-0001", "--reason", "spilt")[0] == oven.run("retry", "oven-0001")[0] == 0
+    kept = "oven-0001: kept as superseded; it is"
+    _, out, _ = oven.run(*whole("oven-0001"))
+    assert f"{kept} APPROVED (no value counts; oven-0001 is still to be sent again: if it is to count, record" in out
+    oven.make_pass()
+    _, out, _ = oven.run(*whole("oven-0001-1"))
+    assert (
+        f"{kept} RUNNING (no value counts; it is of an earlier order: if it is to count, record it for oven-0001" in out
+    )
+    _, out, _ = oven.run(*whole("oven-0001"))
+    assert out == "oven-0001: recorded, strength 50 MPa, porosity -1 %; it is COMPLETED.\n"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -215,9 +229,9 @@ def test_the_table_of_a_batch_is_recorded_and_names_what_is_still_to_come(oven, 
     assert oven.ledger.trial("oven-0001").actual["gas"] == "Ar"
 
 
-@pytest.mark.parametrize("separator", [";", "\t"])
-def test_tables_of_other_spreadsheets_are_read(oven, tmp_path, separator):
-    text = filled(oven, strength=["50", "", ""], porosity=["-1", "", ""]).replace(",", separator).replace("\n", "\r\n")
+@pytest.mark.parametrize(("separator", "end"), [(";", "\r\n"), ("\t", "\r\n"), (",", "\r")])
+def test_tables_of_other_spreadsheets_are_read(oven, tmp_path, separator, end):
+    text = filled(oven, strength=["50", "", ""], porosity=["-1", "", ""]).replace(",", separator).replace("\n", end)
     (tmp_path / "mine.csv").write_bytes(b"\xef\xbb\xbf" + text.encode())
     assert [one["verdict"] for one in oven.json("record", "--csv", tmp_path / "mine.csv")["recorded"]] == ["accepted"]
 
@@ -289,6 +303,21 @@ def test_a_file_that_is_being_written_is_left_alone(oven):
     assert path.exists()
     oven.drop("mine.csv", text)
     assert collect(oven.site, oven.site.campaign.dispatcher) == 1
+
+
+def test_a_field_that_is_being_copied_is_waited_for(oven, tmp_path):
+    copied = oven.results / "map.zarr"
+    field(tmp_path, strength=1.0, porosity=0.0).to_zarr(copied, consolidated=False)
+    oven.drop("mine.json", json.dumps({"trial": "oven-0001", "field": "map.zarr"}))
+    (chunk,) = [part for part in (copied / "strength").rglob("*") if part.is_file() and part.name != "zarr.json"]
+    whole = chunk.read_bytes()
+    chunk.write_bytes(b"")
+    assert collect(oven.site, oven.site.campaign.dispatcher) == 0
+    assert not (oven.results / "refused").exists()
+    chunk.write_bytes(whole)
+    oven.drop("mine.json", json.dumps({"trial": "oven-0001", "field": "map.zarr"}))
+    assert collect(oven.site, oven.site.campaign.dispatcher) == 1
+    assert oven.ledger.trial("oven-0001").outputs == {"strength": 1.0, "porosity": 0.0}
 
 
 def test_a_second_file_of_the_same_name_gets_a_name_of_its_own(oven):
@@ -388,6 +417,9 @@ def test_a_retracted_result_counts_for_nothing_until_it_is_given_again(oven):
     assert "retracted; no model learns" in oven.run("retract", "oven-0001", "--reason", "spilt")[1]
     assert oven.ledger.trial("oven-0001").outputs is None
     assert "so there is nothing to correct" in oven.run("retract", "oven-0001", "--reason", "spilt")[2]
+    for _ in range(2):
+        _, out, _ = oven.run("record", "oven-0001", "--value", "strength=1")
+        assert out.startswith("oven-0001: kept as superseded; it is COMPLETED (no value counts; 'fieldcraft correct'")
     words = ["correct", "oven-0001", "--reason", "found it", "--value"]
     assert "give all its outputs again; missing: porosity" in oven.run(*words, "strength=1")[2]
     assert oven.run(*words, "strength=1", "--value", "porosity=2")[0] == 0
