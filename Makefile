@@ -13,7 +13,7 @@ demo: $(READY)
 	$(BIN)/fieldcraft run campaigns/heat.yaml
 
 test: $(EXTRAS)
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 quick: $(READY)
 	$(BIN)/fieldcraft compare studies/quick.yaml
