@@ -104,6 +104,14 @@ class Image:
         middle, half = self.scale
         return np.asarray((self.pixels(value).reshape(-1) - middle) / half)
 
+    def at(self, columns: Array) -> Array:
+        """Refused: an image has no single value.
+
+        Raises:
+            SpaceError: always.
+        """
+        raise SpaceError(f"{self.name} is an image: leave it out of what asks for one value of each variable.")
+
     def decode(self, columns: Array) -> str:
         """Image of the coordinates (width,), every pixel within the bounds."""
         middle, half = self.scale

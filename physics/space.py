@@ -249,9 +249,7 @@ class SearchSpace:
         Raises:
             SpaceError: a variable is an image.
         """
-        return {
-            each.name: _at(each, X[:, columns]) for each, columns in zip(self.variables, self._columns, strict=True)
-        }
+        return {each.name: each.at(X[:, columns]) for each, columns in zip(self.variables, self._columns, strict=True)}
 
     def coordinates(self, values: Mapping[str, Array]) -> Array:
         """Encoded points (n, dimension) of values by name, n each, of continuous variables alone.
@@ -462,14 +460,3 @@ class SearchSpace:
             raise SpaceError(
                 f"{none} satisfies {'; '.join(map(str, self.constraints))} within the bounds: relax one of them."
             ) from error
-
-
-def _at(variable: Variable, columns: Array) -> NDArray[Any]:
-    """Values of a variable's coordinates (n, width), shape (n, 1)."""
-    if isinstance(variable, Continuous):
-        return variable.values(columns)
-    if isinstance(variable, Integer):
-        return variable.whole(columns)
-    if isinstance(variable, Categorical):
-        return variable.names(columns)
-    raise SpaceError(f"{variable.name} is an image: leave it out of what asks for one value of each variable.")

@@ -207,6 +207,10 @@ class Continuous:
         """Values of coordinates u of any shape, also beyond the bounds."""
         return _values(self, u)
 
+    def at(self, columns: Array) -> Array:
+        """Values of coordinates (n, 1), also beyond the bounds, shape (n, 1)."""
+        return _values(self, columns)
+
     def slope(self, value: float) -> float:
         """Derivative of the value by its coordinate, at a value."""
         return self.scale[1] * value if self.log else self.scale[1]
@@ -304,11 +308,11 @@ class Integer:
 
     def snap(self, columns: Array) -> Array:
         """Coordinates of the nearest whole values, shape (n, 1)."""
-        return _coordinates(self, self.whole(columns))
+        return _coordinates(self, self.at(columns))
 
-    def whole(self, u: Array) -> Array:
-        """Whole values nearest to coordinates u of any shape, within the bounds."""
-        return np.clip(np.rint(_values(self, u)), self.low, self.high)
+    def at(self, columns: Array) -> Array:
+        """Whole values nearest to coordinates (n, 1), within the bounds, shape (n, 1)."""
+        return np.clip(np.rint(_values(self, columns)), self.low, self.high)
 
     def check(self, value: object) -> None:
         """Accept a whole number within the bounds, or raise SpaceError."""

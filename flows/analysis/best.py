@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from fieldcraft.flows.analysis.learnt import learnt_by
 from fieldcraft.flows.analysis.noise import by_people, noisy, noisy_constraints
 from fieldcraft.flows.products import Trained
 from fieldcraft.storage.ledger import Ledger
@@ -126,12 +127,8 @@ def _recommended(ledger: Ledger, trained: Product | None, trials: Sequence[Trial
 
 def _corrected_since(ledger: Ledger, model: Trained, trial: Trial | TrialSummary) -> bool:
     """True if a trial's result has other outputs than the one that the model was trained on."""
-    accepted = [result for result in ledger.results(trial.id) if result.verdict == "accepted"]
-    if model.seen is None:
-        learnt = [result for result in accepted if result.id in (model.results or ())]
-    else:
-        learnt = [result for result in accepted if result.id <= model.seen.until]
-    return bool(learnt) and dict(learnt[-1].outputs) != dict(trial.outputs or {})
+    learnt = learnt_by(model, ledger.results(trial.id)).get(trial.id)
+    return learnt is not None and dict(learnt.outputs) != dict(trial.outputs or {})
 
 
 def best_data(best: Best) -> dict[str, Any]:

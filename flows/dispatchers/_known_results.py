@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fieldcraft.flows.analysis.feasibility import is_infeasible
+from fieldcraft.flows.analysis.learnt import standing
 from fieldcraft.flows.analysis.noise import by_people
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.files.exported import LEVEL, no_result
@@ -15,7 +16,6 @@ from fieldcraft.flows.files.tables import unguarded
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.campaign_file import Dispatch
 from fieldcraft.flows.text import printable, quoted
-from fieldcraft.flows.wiring.observations import standing
 from fieldcraft.physics.space import Design
 from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import FieldRef, Trial

@@ -8,6 +8,7 @@ import numpy as np
 
 from fieldcraft.flows.analysis.feasibility import trial_feasibility
 from fieldcraft.flows.analysis.front import aims_text, reference_text
+from fieldcraft.flows.analysis.learnt import standing
 from fieldcraft.flows.analysis.levels import level_counts, level_said
 from fieldcraft.flows.analysis.predicted import predicted_moments, predictions_met
 from fieldcraft.flows.charts.chart import MOST
@@ -30,7 +31,6 @@ from fieldcraft.flows.report.panels import (
 from fieldcraft.flows.report.thinning import trials_shown
 from fieldcraft.flows.text import clock, counted, level_text
 from fieldcraft.flows.views.data import design_text, outputs_text, quantity, quantity_pm, spending_data
-from fieldcraft.flows.wiring.observations import standing
 from fieldcraft.storage.records import Result, Trial, TrialState
 
 _ROUNDING = 1e-10  # of the second derivatives: what a residual may be and still be rounding

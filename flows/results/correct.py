@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fieldcraft.flows.analysis.incomplete import known_outputs
+from fieldcraft.flows.analysis.learnt import learnt_by, standing
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.products import Trained
 from fieldcraft.flows.results.as_run import design_sent, run_design
@@ -12,7 +13,6 @@ from fieldcraft.flows.results.record import CheckedMeasurement, kept, persistent
 from fieldcraft.flows.text import one_line, remark
 from fieldcraft.flows.wiring.context import Site
 from fieldcraft.flows.wiring.fit.derived import completed
-from fieldcraft.flows.wiring.observations import learnt_by, standing
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.ledger.standing import known_sds, standing_parts
 from fieldcraft.storage.records import Product, Result, Trial, TrialState

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from fieldcraft.flows.analysis.learnt import standing
 from fieldcraft.flows.errors import FieldcraftError, InputError, at
 from fieldcraft.flows.files.field_files import read_field
 from fieldcraft.flows.files.field_outputs import require_readings, require_units
@@ -22,7 +23,6 @@ from fieldcraft.flows.wiring.build import recorded
 from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.flows.wiring.context import Site
 from fieldcraft.flows.wiring.fit.derived import completed, require_measured
-from fieldcraft.flows.wiring.observations import standing
 from fieldcraft.physics.outputs.checks import numbers_given
 from fieldcraft.physics.space import Design
 from fieldcraft.storage.fields import fields_at

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from fieldcraft.flows.analysis.learnt import counting
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.files.field_outputs import require_units
 from fieldcraft.flows.results.adopt import adopt
@@ -13,7 +14,6 @@ from fieldcraft.flows.wiring.campaign import Campaign
 from fieldcraft.flows.wiring.campaign_file import read
 from fieldcraft.flows.wiring.create import created
 from fieldcraft.flows.wiring.fit.derived import completed
-from fieldcraft.flows.wiring.observations import counting
 from fieldcraft.physics.outputs.checks import numbers_given
 from fieldcraft.physics.space import SpaceError
 from fieldcraft.storage.fields import FieldStore, fields_at

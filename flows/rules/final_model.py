@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from fieldcraft.flows.analysis.learnt import counting
 from fieldcraft.flows.machinery.progress import tell
 from fieldcraft.flows.text import one_line
 from fieldcraft.storage.ledger import Ledger
@@ -16,8 +17,6 @@ _LONGEST = 500  # characters of the reason that are kept
 
 def subject(ledger: Ledger, name: str) -> str:
     """Key of the notice on a final training; it changes with the results, for instance after a correction."""
-    from fieldcraft.flows.wiring.observations import counting  # NumPy, for which `status` does not wait
-
     numbers = sorted(result.id for result in counting(ledger.result_summaries(name)).values())
     return f"last training {digest_of(numbers)[:16]}"
 

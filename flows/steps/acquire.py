@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fieldcraft.flows.analysis.learnt import standing
 from fieldcraft.flows.machinery.progress import tell
 from fieldcraft.flows.machinery.random_streams import Use, stream
 from fieldcraft.flows.machinery.stopwatch import Clock
@@ -14,7 +15,7 @@ from fieldcraft.flows.steps.collocate import points_of
 from fieldcraft.flows.wiring.context import ACTOR, Site
 from fieldcraft.flows.wiring.levels.affordable import affordable
 from fieldcraft.flows.wiring.levels.tried import encoded, levels_of, remarks_of, repeats_noted, start_places, unseen
-from fieldcraft.flows.wiring.observations import as_read, data_of, infeasible, observations, seen_by, standing
+from fieldcraft.flows.wiring.observations import as_read, data_of, infeasible, observations, seen_by
 from fieldcraft.flows.wiring.physics.emulators import emulators_of
 from fieldcraft.flows.wiring.physics.networks import in_words, network_at
 from fieldcraft.flows.wiring.physics.predicted_fields import predicted_fields

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fieldcraft.flows.analysis.incomplete import Incomplete, incomplete
+from fieldcraft.flows.analysis.learnt import standing
 from fieldcraft.flows.analysis.noise import stated_sds
 from fieldcraft.flows.errors import FieldcraftError
 from fieldcraft.flows.machinery.progress import tell
@@ -29,7 +30,7 @@ from fieldcraft.flows.wiring.environment import environment_of
 from fieldcraft.flows.wiring.fit.partial import partial_remark, taught
 from fieldcraft.flows.wiring.levels.results import of_target
 from fieldcraft.flows.wiring.levels.tried import remarks_of
-from fieldcraft.flows.wiring.observations import as_read, infeasible, observations, standing
+from fieldcraft.flows.wiring.observations import as_read, infeasible, observations
 from fieldcraft.flows.wiring.physics.networks import accuracy, network_at
 from fieldcraft.flows.wiring.physics.stated_noise import unused_sds
 from fieldcraft.flows.wiring.tensors import as_dataset, as_state

@@ -14,6 +14,7 @@ from fieldcraft.flows.analysis.existing import existing
 from fieldcraft.flows.analysis.feasibility import campaign_feasibility, trial_feasibility
 from fieldcraft.flows.analysis.front import dominated_by, front_data
 from fieldcraft.flows.analysis.incomplete import incomplete_data
+from fieldcraft.flows.analysis.learnt import learnt_by
 from fieldcraft.flows.analysis.levels import level_counts, level_data, levels_of
 from fieldcraft.flows.analysis.noise import by_people
 from fieldcraft.flows.analysis.picks import picked_data
@@ -336,8 +337,6 @@ def _data(origin: Origin, model: Product, ledger: Ledger) -> dict[str, Any]:
     if made.seen is None:
         results = None if made.results is None else list(made.results)
         return {"digest": origin.data_digest, "trials": list(made.trials), "results": results}
-    from fieldcraft.flows.wiring.observations import learnt_by
-
     numbers = {trial.id: trial.number for trial in ledger.summaries(model.campaign)}
     learnt = sorted(learnt_by(made, ledger.result_summaries(model.campaign)).values(), key=lambda r: numbers[r.trial])
     return {

@@ -13,6 +13,7 @@ from typing import Self, TextIO
 from fieldcraft.flows.analysis.best import best_of, objective_of
 from fieldcraft.flows.analysis.feasibility import trial_feasibility
 from fieldcraft.flows.analysis.front import on_front
+from fieldcraft.flows.analysis.learnt import standing
 from fieldcraft.flows.analysis.levels import level_name, levels_of
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.files.exported import ABOUT, FRONT, LEVEL
@@ -22,7 +23,6 @@ from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.text import one_line, printable
 from fieldcraft.flows.views.data import corrections
 from fieldcraft.flows.views.regret import known_regret
-from fieldcraft.flows.wiring.observations import standing
 from fieldcraft.storage.field_store.staging import require_new
 from fieldcraft.storage.fields import FieldDamaged, FieldStore, fields_at
 from fieldcraft.storage.ledger import Ledger

@@ -8,6 +8,7 @@ import numpy as np
 
 from fieldcraft.flows.analysis.feasibility import is_infeasible
 from fieldcraft.flows.analysis.incomplete import Incomplete
+from fieldcraft.flows.analysis.learnt import counting, learnt_by
 from fieldcraft.flows.analysis.noise import stated_sds
 from fieldcraft.flows.products import Trained
 from fieldcraft.flows.wiring.campaign import Campaign
@@ -35,16 +36,6 @@ def successful(trials: Sequence[T]) -> list[T]:
     return [trial for trial in trials if trial.counts]
 
 
-def standing(results: Iterable[R]) -> dict[str, R]:
-    """The result that counts for each trial, by trial id: the last accepted one, or the retraction after it."""
-    return {result.trial: result for result in results if result.verdict in ("accepted", "retraction")}
-
-
-def counting(results: Iterable[R]) -> dict[str, R]:
-    """The results that count now, by trial id; trials whose result was retracted are left out."""
-    return {trial: result for trial, result in standing(results).items() if result.verdict != "retraction"}
-
-
 def as_read(trials: Sequence[TrialSummary], results: Mapping[str, ResultSummary]) -> list[TrialSummary]:
     """Trials with the outputs of these results, by number; a trial without a result, or retracted, is left out."""
     read = [(trial, results[trial.id]) for trial in trials if trial.id in results]
@@ -62,14 +53,6 @@ def seen_by(product: Product, trials: Sequence[TrialSummary], results: Iterable[
         named = set(model.trials)
         return [trial for trial in trials if trial.id in named]
     return as_read(trials, learnt_by(model, results))
-
-
-def learnt_by(model: Trained, results: Iterable[R]) -> dict[str, R]:
-    """The results of a campaign that a model was trained on, by trial; not for versions without corrections."""
-    if model.seen is None:
-        listed = set(model.results or ())
-        return {result.trial: result for result in results if result.id in listed}
-    return counting(result for result in results if result.id <= model.seen.until)
 
 
 def saw_all(product: Product, trials: Sequence[TrialSummary], results: Iterable[ResultSummary]) -> bool:

@@ -33,7 +33,11 @@ def with_slopes(computed: Computed, X: Array, reach: float = 1.0) -> tuple[Array
 
 
 def with_slopes_ahead(computed: Computed, X: Array) -> tuple[Array, Array]:
-    """The same from d more values each instead of 2 d, so that an error of the first order in ``STEP`` is left."""
+    """Values at X (n, d), shape (n, ...), and their gradients by X, shape (n, d, ...), from d more values each.
+
+    The differences are to one side, inwards at the upper bound 1: a gradient is off by the second derivative times half
+    of ``STEP``. ``with_slopes`` costs twice as many values and lets a search end a little higher (docs/fields.md).
+    """
     n, d = X.shape
     moves = STEP * np.where(X + STEP > 1, -1.0, 1.0)[:, None] * np.eye(d)
     moved = X[:, None] + moves

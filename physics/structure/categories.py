@@ -68,7 +68,7 @@ class Categorical:
             return np.asarray(np.argmax(columns, axis=1))
         return np.clip(np.rint(self.places.values(columns[:, 0])), 0, len(self.levels) - 1).astype(np.intp)
 
-    def names(self, columns: Array) -> NDArray[np.str_]:
+    def at(self, columns: Array) -> NDArray[np.str_]:
         """Levels of coordinates (n, width), shape (n, 1)."""
         return np.array(self.levels)[self.indices(columns)][:, None]
 

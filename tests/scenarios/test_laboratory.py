@@ -17,12 +17,12 @@ from pathlib import Path
 
 import pytest
 
+from fieldcraft.flows.analysis.learnt import learnt_by
 from fieldcraft.flows.cli import main
 from fieldcraft.flows.jobs.dispatcher import NotSent
 from fieldcraft.flows.products import Trained
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.steps.one_pass import Passed, Ref, make_pass
-from fieldcraft.flows.wiring.observations import learnt_by
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.open_ledger import open_ledger
 

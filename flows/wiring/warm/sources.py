@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fieldcraft.flows.analysis.existing import existing
+from fieldcraft.flows.analysis.learnt import counting
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.campaign_file import WarmStart
 from fieldcraft.flows.text import counted, quoted
 from fieldcraft.flows.wiring.levels.results import of_target
-from fieldcraft.flows.wiring.observations import as_read, counting
+from fieldcraft.flows.wiring.observations import as_read
 from fieldcraft.models.data.earlier_results import MOST_EARLIER
 from fieldcraft.physics.space import SpaceError
 from fieldcraft.storage.ledger import Ledger, LedgerError

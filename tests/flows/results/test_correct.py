@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 from bench import Bench, bench
 
+from fieldcraft.flows.analysis.learnt import learnt_by
 from fieldcraft.flows.files.tables import Measurement
 from fieldcraft.flows.products import Seen, Trained
 from fieldcraft.flows.results.correct import correct, retract
 from fieldcraft.flows.results.record import check_correction
 from fieldcraft.flows.steps import acquire, decide, train
 from fieldcraft.flows.wiring.context import Site, site_of
-from fieldcraft.flows.wiring.observations import learnt_by, observations, seen_by
+from fieldcraft.flows.wiring.observations import observations, seen_by
 
 CAMPAIGN = """\
 name: bench

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from fieldcraft.flows.analysis.learnt import learnt_by, standing
 from fieldcraft.flows.products import Seen, Trained
-from fieldcraft.flows.wiring.observations import as_read, learnt_by, saw_all, standing
+from fieldcraft.flows.wiring.observations import as_read, saw_all
 from fieldcraft.storage.records import Product, Result, ResultSummary, TrialSummary
 
 
