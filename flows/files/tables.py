@@ -1,6 +1,7 @@
 """Results that people hand in, as data: tables (CSV) whose headers may carry units, and JSON.
 
-A header names a column and may state its unit: ``value [K]``, ``x1 [mm]``. Comma, semicolon or tab separate cells.
+A header names a column and may state its unit: ``value [K]``, ``x1 [mm]``. Comma, semicolon or tab separate cells; a
+line ``sep=;`` before the header, as spreadsheets know it, says which.
 
 A spreadsheet takes a text that begins with ``=``, ``+``, ``-`` or ``@`` for a formula. ``write_rows``, which writes all
 our tables, puts an apostrophe before such a text; every reader of tables removes it again.
@@ -27,6 +28,8 @@ OWN_COLUMNS = ("key", "trial", "cost", "seconds", "field", "notes")  # beside va
 _TITLE = re.compile(r"\s*(?P<name>.*?(?:(?<=\S)\[\d+\])?)\s*(?:\[(?P<unit>[^\[\]]*)\]\s*)?")
 _FORMULA = re.compile(r"'*(\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])")  # the signs of full width too
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_SEPARATOR = re.compile(r"\"?sep=([,;\t])\"?[,;\t]*\n")  # a first line by which spreadsheets tell the separator
+_WORKBOOK = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")  # .xlsx, .ods and .numbers; .xls
 
 
 @dataclass(frozen=True)
@@ -148,8 +151,10 @@ def read_table(file: Path, renamed: Mapping[str, str] | None = None) -> Table:
 def table_of(file: Path, raw: bytes, renamed: Mapping[str, str] | None = None) -> Table:
     """Parse a table as ``read_table`` does, from the bytes of its file."""
     text = _text(file, raw)
-    first = text.split("\n", 1)[0]
-    separator = max(",;\t", key=first.count)
+    if said := _SEPARATOR.match(text):
+        separator, text = said[1], f"\n{text[said.end() :]}"
+    else:
+        separator = max(",;\t", key=text.split("\n", 1)[0].count)
     try:
         reader = csv.reader(io.StringIO(text), delimiter=separator, strict=True)
         lines = [(reader.line_num, line) for line in reader if any(cell.strip() for cell in line)]
@@ -191,6 +196,8 @@ def read_bytes(file: Path) -> bytes:
 
 
 def _text(file: Path, raw: bytes) -> str:
+    if raw.startswith(_WORKBOOK):
+        raise InputError(f"{file}: is a spreadsheet's own file, not a table in text. Save its sheet as CSV (UTF-8).")
     try:
         text = raw.decode("utf-8-sig").replace("\r\n", "\n")
         return text if "\n" in text else text.replace("\r", "\n")  # which alone ends the lines of an old Macintosh

@@ -1,6 +1,6 @@
 """Tables and JSON files of results: many trials at once, handed to a command or dropped into a watched folder.
 
-ORDERS/results/*.csv, *.json       dropped by people; read by a pass 1 s after the last write to it
+ORDERS/results/*.csv, *.json       dropped by people (or *.tsv); read by a pass 1 s after the last write to it
 ORDERS/results/taken/NAME          recorded, with NAME.said.txt on the outcome of each line
 ORDERS/results/refused/NAME        not recorded, not even in part, with NAME.why.txt on the reason
 """
@@ -47,6 +47,8 @@ from fieldcraft.storage.records import TrialState
 
 QUIET_S = 1.0  # a file that was written to more recently may be half-written
 _NAME_BYTES = 180  # of a file that is moved aside: room for what is added to it, within what a disk takes
+_TABLES = frozenset({".csv", ".tsv", ".json"})
+_WORKBOOKS = frozenset({".xlsx", ".xlsm", ".xls", ".ods", ".numbers"})  # refused, so that nobody waits for them
 _OUT = frozenset({TrialState.STAGED, TrialState.RUNNING, TrialState.HELD})
 
 
@@ -292,7 +294,7 @@ def collect(site: Site, dispatcher: Ordering) -> int:
 def _ready(folder: Path) -> Iterator[Path]:
     """Files of results without a write in the last second, by name; links are not followed."""
     for file in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if file.suffix.lower() not in (".csv", ".json") or file.name.startswith(".") or file.is_symlink():
+        if file.suffix.lower() not in _TABLES | _WORKBOOKS or file.name.startswith((".", "~$")) or file.is_symlink():
             continue
         if file.is_file() and _at_rest(file):
             yield file

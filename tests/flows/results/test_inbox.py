@@ -164,6 +164,30 @@ def test_a_table_of_any_size_is_refused_before_it_is_read_whole(oven):
     assert "too large for a table" in why(oven)
 
 
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [
+        ("a.xlsx", b"PK\x03\x04"),
+        ("a.XLS", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"),
+        ("a.ods", b"PK\x03\x04"),
+        ("a.csv", b"PK\x03\x04"),
+    ],
+)
+def test_a_workbook_is_refused_by_name_and_its_lock_is_left_alone(oven, name, head):
+    lock = oven.drop(f"~${name}", "")
+    workbook = oven.drop(name, "")
+    workbook.write_bytes(head + bytes(100))
+    os.utime(workbook, (1, 1))
+    assert oven.make_pass().harvested == 0
+    assert "Save its sheet as CSV (UTF-8)" in why(oven)
+    assert lock.exists()
+
+
+def test_a_table_of_tabs_is_taken(oven):
+    oven.drop("a.tsv", GOOD.replace(",", "\t"))
+    assert oven.make_pass().harvested == 1
+
+
 def test_a_file_whose_name_is_no_text_is_refused(oven):
     path = os.fsencode(oven.results) + b"/\xff.csv"
     Path(os.fsdecode(path)).write_text(GOOD)

@@ -229,10 +229,13 @@ def test_the_table_of_a_batch_is_recorded_and_names_what_is_still_to_come(oven, 
     assert oven.ledger.trial("oven-0001").actual["gas"] == "Ar"
 
 
-@pytest.mark.parametrize(("separator", "end"), [(";", "\r\n"), ("\t", "\r\n"), (",", "\r")])
-def test_tables_of_other_spreadsheets_are_read(oven, tmp_path, separator, end):
+@pytest.mark.parametrize(
+    ("separator", "end", "before"),
+    [(";", "\r\n", ""), ("\t", "\r\n", ""), (",", "\r", ""), (";", "\r\n", "sep=;\r\n"), (";", "\n", '"sep=;";;;\n')],
+)
+def test_tables_of_other_spreadsheets_are_read(oven, tmp_path, separator, end, before):
     text = filled(oven, strength=["50", "", ""], porosity=["-1", "", ""]).replace(",", separator).replace("\n", end)
-    (tmp_path / "mine.csv").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    (tmp_path / "mine.csv").write_bytes(b"\xef\xbb\xbf" + (before + text).encode())
     assert [one["verdict"] for one in oven.json("record", "--csv", tmp_path / "mine.csv")["recorded"]] == ["accepted"]
 
 
