@@ -131,5 +131,7 @@ def _status(error: Exception) -> tuple[int, str]:
             return 400, "This cannot be done"  # nobody reads it
         case FieldcraftError() | InvalidRecord() | FieldError() | RequestValidationError():
             return 422, "This cannot be done"
+        case OSError():
+            return 503, "A file cannot be read or written now"
         case _:
             return 503, "The ledger cannot be read now"

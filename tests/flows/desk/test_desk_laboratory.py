@@ -2,6 +2,7 @@
 
 import csv
 import re
+import tempfile
 
 import pytest
 import xarray as xr
@@ -276,6 +277,15 @@ def test_what_is_wrong_with_a_table_is_told_by_its_own_name(oven, browsers):
     kind = {"content-type": "multipart/form-data; boundary=edge"}
     answer = browser.ask("POST", f"{UPLOAD}/table", {**SENT, **kind}, twice)
     assert answer.status == 422 and "Two files have the name 'a.csv'" in answer.said
+
+
+def test_an_upload_that_finds_no_room_is_not_laid_to_the_ledger(oven, browsers, tmp_path, monkeypatch):
+    browser = browsers(oven("desk").settings, "ana")
+    (tmp_path / "no-folder").touch()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "no-folder"))
+    answer = browser.post(f"{UPLOAD}/table", {}, files={"filled.csv": b"trial,strength\noven-0001,5\n"})
+    assert answer.status == 503 and "A file cannot be read or written now" in answer.said
+    assert "Not a directory" in answer.said and "no-folder" in answer.said
 
 
 def test_orders_are_printed_with_a_code_that_finds_the_form_again(oven, browsers):
