@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pytest
 
+# What the shell says to fieldcraft is for its user, but for how long chaos goes on and where pictures are kept.
+for name in [name for name in os.environ if name.startswith("FIELDCRAFT_")]:
+    if not name.startswith(("FIELDCRAFT_CHAOS", "FIELDCRAFT_SCREENSHOTS")):
+        del os.environ[name]
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[name] = "1"
 # Memory that an array gave back is kept for the next one: fits leave the kernel a quarter of the pages to clear.
