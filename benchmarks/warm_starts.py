@@ -1,6 +1,6 @@
 """Runs until a design is good enough, with and without the results of an earlier campaign.
 
-    python benchmarks/warm_starts.py [--seeds 5] [--limit 40] [--family NAME] [--json FILE]
+    python benchmarks/warm_starts.py [--seeds 20] [--limit 40] [--family NAME] [--json FILE]
 
 Three families, each with two tolerances. Branin, to 0.5 and 0.1 above the least value: the earlier campaign had the
 variables moved by 0.5 and 1, results 1.5 times as large and 20 more. Hartmann's function of six variables, to 0.3 and
@@ -129,7 +129,7 @@ def runs(family: Family, seed: int, limit: int, which: str) -> list[int | None]:
 def main() -> None:
     """Measure, print and store."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--limit", type=int, default=40)
     parser.add_argument("--family", action="append", help="measure this family alone")
     parser.add_argument("--json", type=Path, help="file of the results; what it holds is not run again")

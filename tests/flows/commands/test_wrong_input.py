@@ -242,11 +242,18 @@ def test_a_wrong_table_imports_nothing_and_creates_nothing(data, capsys, case):
     assert contents(data) == before
 
 
-@pytest.mark.parametrize("raw", [b"T,t\n\xff\xfe,1\n", b"PK\x03\x04" + bytes(range(256))])
-def test_a_table_that_is_no_text_imports_nothing(data, capsys, raw):
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (b"T,t\n\xff\xfe,1\n", "is not UTF-8 text. Save it as UTF-8."),
+        (b"PK\x03\x04", "is a spreadsheet's own file, not a table in text. Save its sheet as CSV (UTF-8)."),
+    ],
+)
+def test_a_table_that_is_no_text_imports_nothing(data, capsys, raw, reason):
     (data / "data.csv").write_bytes(raw)
-    said = ["data.csv: is not UTF-8 text. Save it as UTF-8."]
-    refused(capsys, said, "import", data / "campaign.yaml", data / "data.csv", "--home", data / "home")
+    refused(
+        capsys, [f"data.csv: {reason}"], "import", data / "campaign.yaml", data / "data.csv", "--home", data / "home"
+    )
     assert not (data / "home").exists()
 
 
