@@ -30,8 +30,6 @@ def add(command: Add) -> None:
     )
     record.add_argument("trial", nargs="?", metavar="TRIAL", help="id, or the key of its work order")
     _measured(record)
-    record.add_argument("--cost", type=real(0, 1e15), help="of the attempt, in budget units")
-    record.add_argument("--seconds", type=real(0, 1e8), help="wall time of the attempt")
     record.add_argument("--csv", type=Path, metavar="FILE", help="instead: a table of many (or .json)")
     record.add_argument("--campaign", metavar="NAME", help="whose trials the table names, where it leaves doubt")
     correct = command(
@@ -72,6 +70,8 @@ def _measured(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--field", type=Path, metavar="FILE", help="the field: netCDF, a folder of zarr, or a table of readings (.csv)"
     )
+    parser.add_argument("--cost", type=real(0, 1e15), help="of the attempt, in budget units")
+    parser.add_argument("--seconds", type=real(0, 1e8), help="wall time of the attempt")
     parser.add_argument("--note", default="", help="remarks")
 
 
@@ -120,8 +120,8 @@ def _read(options: argparse.Namespace, settings: Settings) -> "tuple[Site, Measu
         _pairs(options.ran, "--ran"),
         options.field,
         options.note,
-        getattr(options, "cost", None),
-        getattr(options, "seconds", None),
+        options.cost,
+        options.seconds,
     )
 
 

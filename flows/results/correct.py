@@ -1,4 +1,7 @@
-"""Corrections and retractions: a new result that names the old one, and the models trained on the old value."""
+"""Corrections and retractions: a new result that names the old one, and the models trained on the old value.
+
+A correction may also say what the attempt really cost and how long it took; the ledger charges the difference.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,6 +9,7 @@ from dataclasses import dataclass, field
 from fieldcraft.flows.analysis.incomplete import known_outputs
 from fieldcraft.flows.analysis.learnt import learnt_by, standing
 from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.files.tables import Measurement
 from fieldcraft.flows.products import Trained
 from fieldcraft.flows.results.as_run import design_sent, run_design
 from fieldcraft.flows.results.parts import completes
@@ -29,6 +33,8 @@ class Corrected:
         outputs: Outputs that count now; None after a retraction.
         models: Digest of each model that was trained on the old value, by its iteration.
         proposals: Trials that such a model had proposed.
+        amounts: What the attempt came to where that was corrected: ``cost`` in budget units, ``seconds`` of wall time.
+        same: True if that alone was corrected, so that no model learns anything else.
         ended: Reason why the campaign has ended; None while it goes on.
     """
 
@@ -38,6 +44,8 @@ class Corrected:
     outputs: Mapping[str, float] | None
     models: Mapping[int, str] = field(default_factory=dict)
     proposals: tuple[str, ...] = ()
+    amounts: Mapping[str, float] = field(default_factory=dict)
+    same: bool = False
     ended: str | None = None
 
 
@@ -74,10 +82,20 @@ def correct(site: Site, checked: CheckedMeasurement, by: str, reason: str, seen:
         sent = design_sent(site.ledger, trial, old.attempt)
         ran = run_design(site.campaign, trial, sent, results, old.attempt, ready.said)
         outputs = completed(site.campaign, outputs, ran or sent, trial.id)
-        details = {"sd": {**known_sds(results, old.attempt), **measurement.sd}, "note": measurement.note}
-        said = {name: value for name, value in details.items() if value}
+        sd = {**known_sds(results, old.attempt), **measurement.sd}
+        said = {name: value for name, value in {"sd": sd, "note": measurement.note}.items() if value}
         done, new = site.ledger.correct(
-            trial.id, trial.expect, old.id, outputs, ready.field or trial.field, by, reason, said, ran
+            trial.id,
+            trial.expect,
+            old.id,
+            outputs,
+            ready.field or trial.field,
+            by,
+            reason,
+            said | _amounts(measurement),
+            ran,
+            measurement.cost,
+            measurement.seconds,
         )
         return _told(site.ledger, done, old, new)
 
@@ -105,7 +123,10 @@ def _part(
     sent = design_sent(site.ledger, trial, trial.attempt)
     ran = run_design(site.campaign, trial, sent, parts, trial.attempt, ready.said)
     sd = {name: output.sd for name, output in known.items() if output.sd is not None} | dict(measurement.sd)
-    if (outputs, field, ran, sd) == (dict(last.outputs), last.field, last.ran, dict(last.sd)):
+    amounts = _amounts(measurement)
+    known_amounts = {name: part.details[name] for part in parts for name in amounts if name in part.details}
+    said_before = (dict(last.outputs), last.field, last.ran, dict(last.sd), known_amounts)
+    if (outputs, field, ran, sd, amounts) == said_before:
         raise InputError(f"{trial.id}: its parts say this already, so there is nothing to correct.")
     said = {"sd": sd, "note": measurement.note, "reason": reason, "parts": [part.id for part in parts]}
     done, new_part = site.ledger.record(
@@ -115,12 +136,18 @@ def _part(
         field,
         by,
         f"correction: {reason}",
-        {name: value for name, value in said.items() if value},
+        {name: value for name, value in said.items() if value} | amounts,
         trial.attempt,
         ran,
         partial=True,
     )
     return _told(site.ledger, done, last, new_part)
+
+
+def _amounts(measurement: Measurement) -> dict[str, float]:
+    """Cost and wall time of the attempt, as far as a measurement gives them."""
+    given = {"cost": measurement.cost, "seconds": measurement.seconds}
+    return {name: amount for name, amount in given.items() if amount is not None}
 
 
 def retract(site: Site, trial_id: str, by: str, reason: str, seen: int | None = None) -> Corrected:
@@ -173,10 +200,14 @@ def _counting(trial: Trial, results: Sequence[Result]) -> Result:
 
 def _told(ledger: Ledger, trial: Trial, old: Result, new: Result) -> Corrected:
     results = ledger.results(trial.id)
+    amounts = {name: new.details[name] for name in ("cost", "seconds") if name in new.details}
+    same = bool(amounts) and (new.digest, new.sd) == (old.digest, old.sd)
     models = {
         product.iteration: product.digest
         for product in ledger.products(trial.campaign)
-        if product.step == "train" and (_saw(product, old, results) or _saw_in_part(product, old, new, results))
+        if not same
+        and product.step == "train"
+        and (_saw(product, old, results) or _saw_in_part(product, old, new, results))
     }
     proposals = [
         other.id
@@ -185,16 +216,16 @@ def _told(ledger: Ledger, trial: Trial, old: Result, new: Result) -> Corrected:
     ]
     outputs = None if new.verdict == "retraction" or new.withdraws else new.outputs
     ended = ledger.campaign(trial.campaign).finished
-    return Corrected(trial.id, new.id, old.id, outputs, models, tuple(proposals), ended)
+    return Corrected(trial.id, new.id, old.id, outputs, models, tuple(proposals), amounts, same, ended)
 
 
 def _saw(product: Product, old: Result, results: Sequence[Result]) -> bool:
-    """True if a model was trained on one of a trial's results. In versions without corrections a trial had one."""
+    """True if a model was trained on the values of a result. In versions without corrections a trial had one."""
     model = Trained.of(product)
     if model.seen is None and model.results is None:
         return old.trial in model.trials
     learnt = learnt_by(model, results).get(old.trial)
-    return learnt is not None and learnt.id == old.id
+    return learnt is not None and (learnt.digest, learnt.sd) == (old.digest, old.sd)
 
 
 def _saw_in_part(product: Product, old: Result, new: Result, results: Sequence[Result]) -> bool:
@@ -208,6 +239,12 @@ def _saw_in_part(product: Product, old: Result, new: Result, results: Sequence[R
 def corrected_text(done: Corrected, outputs: str) -> str:
     """The correction, and what depended on the old value, in a few lines."""
     now = f"corrected to {outputs}" if done.outputs is not None else "retracted; no model learns from it any more"
+    amounts = ", ".join(f"{name} {amount:g}" for name, amount in done.amounts.items())
+    if done.same:
+        return (
+            f"{done.trial}: corrected to {amounts}; its outputs stay (result {done.result} replaces {done.replaces})."
+        )
+    now += f", {amounts}" if amounts else ""
     lines = [f"{done.trial}: {now} (result {done.result} replaces {done.replaces})."]
     if not done.models:
         lines[0] += " No model had seen the old value."

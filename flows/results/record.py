@@ -162,10 +162,11 @@ def check_correction(site: Site, measurement: Measurement) -> CheckedMeasurement
     trial = known_trial(site.ledger, measurement.trial)
     counting = standing(site.ledger.results(trial.id)).get(trial.id)
     checked = _sound(site, trial, measurement, counting.attempt if counting else trial.attempt)
-    if not (checked.values or measurement.sd or measurement.ran):
+    amounts = (measurement.cost, measurement.seconds)
+    if not (checked.values or measurement.sd or measurement.ran) and amounts == (None, None):
         raise InputError(
-            f"{measurement.trial}: nothing to correct. Give another value, standard deviation, variable as run or "
-            "field (--value, --sd, --ran, --field)."
+            f"{measurement.trial}: nothing to correct. Give another value, standard deviation, variable as run, field, "
+            "cost or wall time (--value, --sd, --ran, --field, --cost, --seconds)."
         )
     return checked
 

@@ -339,6 +339,8 @@ class Ledger(Queries, Custody, Protocol):
         reason: str,
         details: Mapping[str, Any],
         ran: Mapping[str, Level] | None = None,
+        cost: float | None = None,
+        seconds: float | None = None,
     ) -> tuple[Trial, Result]:
         """Append a result that replaces the one that now counts; the trial stays COMPLETED, with a new version.
 
@@ -352,11 +354,15 @@ class Ledger(Queries, Custody, Protocol):
             reason: Why.
             details: Further information as JSON.
             ran: The design that was really run, where it differed from the trial's.
+            cost: What the attempt really cost: the difference from what was charged is charged, or given back. None
+                leaves it.
+            seconds: Its wall time, likewise.
 
         Raises:
             StaleTrial: The trial has moved meanwhile.
-            ForbiddenMove: The trial is not COMPLETED, ``replaces`` is not the result that counts, or nothing changes.
-            InvalidRecord: An output is NaN or infinite, or there is none.
+            ForbiddenMove: The trial is not COMPLETED, ``replaces`` is not the result that counts, nothing changes, or
+                an imported trial, which was never charged, gets a cost or a time.
+            InvalidRecord: An output is NaN or infinite, or there is none; a cost or time is negative or not finite.
         """
 
     def note(

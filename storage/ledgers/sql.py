@@ -288,10 +288,12 @@ class SqlLedger(SqlQueries, Ledger):
         reason: str,
         details: Mapping[str, Any],
         ran: Mapping[str, Level] | None = None,
+        cost: float | None = None,
+        seconds: float | None = None,
     ) -> tuple[Trial, Result]:
         given = results.GivenResult(outputs, field, ran, "person", details)
         with self._transaction("correct") as connection:
-            return results.correct(connection, trial_id, expect, replaces, given, by, reason)
+            return results.correct(connection, trial_id, expect, replaces, given, by, reason, cost, seconds)
 
     @override
     def note(

@@ -7,6 +7,7 @@ import pytest
 from ledgers import (
     BACKENDS,
     S,
+    approve,
     begin,
     correct,
     everything,
@@ -79,6 +80,36 @@ def test_a_standard_deviation_alone_is_a_correction_once(ledger):
         with pytest.raises(ForbiddenMove, match="Result 2 of heat-0001 says this already"):
             ledger.correct(fixed.id, fixed.expect, 2, *told, details)
     assert ledger.check() == []
+
+
+def test_a_cost_or_a_time_alone_is_a_correction_once_and_gives_back_what_was_charged_too_much(ledger):
+    failed = step(ledger, trial_in(ledger, S.RUNNING), S.FAILED, cost=2.0, seconds=5.0)
+    again = step(ledger, step(ledger, approve(ledger, failed), S.STAGED), S.RUNNING)
+    trial = finish_trial(ledger, again, cost=1000.0, seconds=60.0)
+    assert ledger.spending("heat").spent == 1002.0
+    fixed = correct(ledger, trial, 1.5, cost=38.2)
+    assert (fixed.outputs, fixed.spent, fixed.seconds) == ({"y": 1.5}, pytest.approx(40.2), 65.0)
+    assert verdicts(ledger, trial) == [("accepted", None), ("accepted", 1)]
+    with pytest.raises(ForbiddenMove, match="Result 2 of heat-0001 says this already"):
+        correct(ledger, fixed, 1.5, cost=38.2, seconds=60.0)
+    dearer = correct(ledger, correct(ledger, fixed, 2.5), 2.5, cost=50.0, seconds=0.0)
+    assert (dearer.spent, dearer.seconds) == (pytest.approx(52.0), 5.0)
+    now = ledger.spending("heat")
+    assert (now.spent, now.seconds) == (pytest.approx(52.0), 5.0)
+    before = everything(ledger)
+    for amounts in ({"cost": -1.0}, {"cost": math.inf}, {"seconds": math.nan}):
+        with pytest.raises(InvalidRecord, match="What attempt 2 of heat-0001 came to"):
+            correct(ledger, dearer, 2.5, **amounts)
+    assert everything(ledger) == before
+    require_same_in_brief(ledger, "heat")
+    assert ledger.check() == []
+
+
+def test_a_trial_from_before_the_campaign_has_no_cost_to_correct(ledger):
+    begin(ledger)
+    (trial,) = ledger.adopt("heat", [Known(design=OTHER, outputs={"y": 1.0})], SOURCE, "import", "ann")
+    with pytest.raises(ForbiddenMove, match="was measured before the campaign, which paid nothing for it"):
+        correct(ledger, trial, 1.0, cost=3.0)
 
 
 def test_a_retraction_leaves_no_outputs_and_can_be_taken_back(ledger):

@@ -18,7 +18,7 @@ from fieldcraft.flows.desk.parts.barcode import barcode
 from fieldcraft.flows.desk.parts.order_table import order_table
 from fieldcraft.flows.desk.rendering import page
 from fieldcraft.flows.errors import InputError
-from fieldcraft.flows.files.tables import number
+from fieldcraft.flows.files.tables import Measurement, number
 from fieldcraft.flows.jobs.keys import attempt_keys
 from fieldcraft.flows.results.correct import correct, corrected_text, retract
 from fieldcraft.flows.results.entered import entered
@@ -28,6 +28,7 @@ from fieldcraft.flows.results.record import attempt_named, check, check_correcti
 from fieldcraft.flows.spec.campaign_file import stored
 from fieldcraft.flows.text import one_line, quoted
 from fieldcraft.flows.views.pending import queue_data
+from fieldcraft.flows.wiring.context import Site
 from fieldcraft.storage.records import Trial, TrialState
 
 router = APIRouter()
@@ -130,17 +131,7 @@ def enter(request: Request, visit: Visitor, form: Form, name: str) -> Response:
     board: Board = request.app.state.board
     by = visit.person.require("operate").name
     with _files(form) as files:
-        site, measurement = entered(
-            board.settings,
-            text(form, "trial"),
-            _named(form, "y."),
-            _named(form, "sd."),
-            _named(form, "x."),
-            _one(files),
-            text(form, "note"),
-            _amount(form, "cost"),
-            _amount(form, "seconds"),
-        )
+        site, measurement = _entered(board, form, files)
         _of(site.ledger.trial(measurement.trial), name)
         done = record(site, check(site, measurement), by, "person")
     _tell(visit, [done.text], done.warnings)
@@ -154,14 +145,28 @@ def replace(request: Request, visit: Visitor, form: Form, name: str) -> Response
     by, reason = visit.person.require("operate").name, text(form, "reason").strip()
     if not reason:
         raise InputError("A correction without a reason teaches nobody: give one. Nothing was changed.")
-    words = (text(form, "trial"), _named(form, "y."), _named(form, "sd."), _named(form, "x."))
     with _files(form) as files:
-        site, measurement = entered(board.settings, *words, _one(files), text(form, "note"))
+        site, measurement = _entered(board, form, files)
         _of(site.ledger.trial(measurement.trial), name)
         checked = check_correction(site, measurement)
         done = correct(site, checked, by, reason, _seen(form))
     _tell(visit, [corrected_text(done, outputs_text(site.campaign, done.outputs or {}))], checked.warnings)
     return RedirectResponse(f"/laboratory/{name}", 303)
+
+
+def _entered(board: Board, form: FormData, files: Sequence[Path]) -> tuple[Site, Measurement]:
+    """The measurement of a form, not checked yet, and the site of its trial's campaign."""
+    return entered(
+        board.settings,
+        text(form, "trial"),
+        _named(form, "y."),
+        _named(form, "sd."),
+        _named(form, "x."),
+        _one(files),
+        text(form, "note"),
+        _amount(form, "cost"),
+        _amount(form, "seconds"),
+    )
 
 
 @router.post("/laboratory/{name}/retract")

@@ -1,16 +1,17 @@
 """Budget of a campaign: reserved when a trial is staged, settled when its attempt ends.
 
 The amount reserved is the expected cost of all trials that are out (STAGED, RUNNING, HELD). The amount spent is the
-cost of ended attempts. Each attempt reserves its limit of wall time. ``storage.limits`` decides if a trial may be
-staged.
+cost of ended attempts; a correction may change that of the last one. Each attempt reserves its limit of wall time.
+``storage.limits`` decides if a trial may be staged.
 """
 
+import math
 from typing import Any
 
 from pydantic import Field
 from sqlalchemy import Connection, bindparam, select
 
-from fieldcraft.storage.ledger.errors import BudgetSpent
+from fieldcraft.storage.ledger.errors import BudgetSpent, ForbiddenMove
 from fieldcraft.storage.ledgers.operations import remembered
 from fieldcraft.storage.ledgers.tables import schema
 from fieldcraft.storage.ledgers.tables.rows import checked
@@ -20,10 +21,17 @@ from fieldcraft.storage.records import OUT, Limits, Number, Record, Spending, Tr
 _UNITS = {"trials": "trials", "cost": "budget units", "seconds": "s of wall time"}
 
 
-class Settlement(Record):
+class Charge(Record):
+    """What an event adds to the cost and wall time of a trial; below 0 where a correction gives some back."""
+
+    spent: Number  # budget units
+    seconds: Number
+
+
+class Settlement(Charge):
     """Cost and wall time of one attempt; kept in the details of the event that ended it."""
 
-    spent: Number = Field(ge=0)  # budget units
+    spent: Number = Field(ge=0)
     seconds: Number = Field(ge=0)
 
 
@@ -57,6 +65,52 @@ def supplement(connection: Connection, before: Trial, cost: float | None, second
     return more if more.spent or more.seconds else None
 
 
+def amendment(connection: Connection, before: Trial, cost: float | None, seconds: float | None) -> Charge | None:
+    """What a correction adds to the last attempt of a completed trial so that it came to these amounts.
+
+    Returns:
+        None when that changes nothing.
+
+    Raises:
+        ForbiddenMove: the trial was imported.
+        InvalidRecord: an amount is negative or not finite.
+    """
+    if cost is None and seconds is None:
+        return None
+    if not before.attempt:
+        raise ForbiddenMove(
+            f"{before.id} was measured before the campaign, which paid nothing for it: it has no cost and no time to "
+            "correct."
+        )
+    earlier = _before_last_attempt(connection, before)
+    charged = Charge(spent=before.spent - earlier.spent, seconds=before.seconds - earlier.seconds)
+    spent, time = (charged.spent if cost is None else cost), (charged.seconds if seconds is None else seconds)
+    said = checked(Settlement, f"What attempt {before.attempt} of {before.id} came to", spent=spent, seconds=time)
+    more = Charge(
+        spent=_difference(said.spent, charged.spent, before.spent),
+        seconds=_difference(said.seconds, charged.seconds, before.seconds),
+    )
+    return more if more.spent or more.seconds else None
+
+
+def _difference(said: float, charged: float, total: float) -> float:
+    """Difference of two amounts; 0 where it is the rounding of sums up to ``total``."""
+    return 0.0 if math.isclose(said, charged, rel_tol=1e-9, abs_tol=1e-12 * total) else said - charged
+
+
+def _before_last_attempt(connection: Connection, trial: Trial) -> Charge:
+    """What the attempts of a trial before its last one came to."""
+    events = schema.events
+    query = select(events.c.details, events.c.before, events.c.after).where(events.c.trial == trial.id)
+    spent = seconds = 0.0
+    earlier = Charge(spent=0.0, seconds=0.0)
+    for told, left, entered in connection.execute(query.order_by(events.c.id)):
+        if entered == TrialState.STAGED != left:
+            earlier = Charge(spent=spent, seconds=seconds)
+        spent, seconds = spent + told.get("spent", 0.0), seconds + told.get("seconds", 0.0)
+    return earlier
+
+
 def _charged(connection: Connection, trial: Trial) -> Settlement | None:
     """The last settlement of a trial, or None."""
     events = schema.events
@@ -67,13 +121,13 @@ def _charged(connection: Connection, trial: Trial) -> Settlement | None:
     return None
 
 
-def added(before: Trial, ended: Settlement | None) -> dict[str, float]:
-    """Columns of a trial that an ended attempt changes."""
+def added(before: Trial, ended: Charge | None) -> dict[str, float]:
+    """Columns of a trial that an ended attempt, or the correction of one, changes."""
     return {} if ended is None else {"spent": before.spent + ended.spent, "seconds": before.seconds + ended.seconds}
 
 
-def details(ended: Settlement | None) -> dict[str, Any]:
-    """Details of the event that ended an attempt."""
+def details(ended: Charge | None) -> dict[str, Any]:
+    """Details of the event that ended an attempt, or corrected one."""
     return {} if ended is None else ended.model_dump()
 
 

@@ -82,7 +82,15 @@ def record(
 
 
 def correct(
-    connection: Connection, trial_id: str, expect: Expect, replaces: int, given: GivenResult, by: str, reason: str
+    connection: Connection,
+    trial_id: str,
+    expect: Expect,
+    replaces: int,
+    given: GivenResult,
+    by: str,
+    reason: str,
+    cost: float | None,
+    seconds: float | None,
 ) -> tuple[Trial, Result]:
     """Append a result in place of the one that counts; see ``Ledger.correct``."""
     before = expected(get_trial(connection, trial_id), expect)
@@ -92,12 +100,14 @@ def correct(
     verdict: Verdict = "retraction" if given.outputs is None else "accepted"
     known = known_sds(stored, counting.attempt)
     stated = known | given.details.get("sd", {})
-    if (result.digest, verdict, stated) == (counting.digest, counting.verdict, known):
+    amended = budget.amendment(connection, before, cost, seconds)
+    if amended is None and (result.digest, verdict, stated) == (counting.digest, counting.verdict, known):
         raise ForbiddenMove(f"Result {replaces} of {trial_id} says this already, so there is nothing to correct.")
     result = append(connection, result.model_copy(update={"verdict": verdict, "replaces": replaces}))
-    after = swap(connection, before, TrialState.COMPLETED, **_counted(result))
+    after = swap(connection, before, TrialState.COMPLETED, **_counted(result), **budget.added(before, amended))
     add_outbox(connection, after.campaign, "trial", after)
     told = {"result": result.id, "replaces": replaces, "verdict": verdict, "digest": result.digest}
+    told |= budget.details(amended)
     add_event(connection, after.campaign, "correct", by, reason, trial=after, before=before.expect, details=told)
     return after, result
 

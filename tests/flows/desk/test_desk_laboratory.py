@@ -47,6 +47,12 @@ CASES = {
          ("correct", {"trial": "oven-0001", "y.strength": "39.5", "reason": "misread"}),
          ("retract", {"trial": "oven-0001", "reason": "the wrong part"})],
     ),
+    "a cost, corrected": (
+        [["record", "oven-0001", "--value", "strength=50.5", "--value", "porosity=-1", "--cost", "1000"],
+         ["correct", "oven-0001", "--cost", "10", "--seconds", "7", "--reason", "a slip"]],
+        [("record", {"trial": "oven-0001", **WHOLE, "cost": "1000"}),
+         ("correct", {"trial": "oven-0001", "cost": "10", "seconds": "7", "reason": "a slip"})],
+    ),
 }  # fmt: skip
 
 

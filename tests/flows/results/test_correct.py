@@ -102,6 +102,30 @@ def test_a_retraction_names_the_models_and_the_trials_they_proposed(tmp_path, mo
     assert out.endswith("Nothing of that is undone: the next model learns from what counts now.\n")
 
 
+def test_a_cost_alone_is_corrected_and_no_model_has_anything_to_learn(tmp_path, monkeypatch):
+    made, site = trained(tmp_path, monkeypatch)
+    assert made.run("correct", "bench-0002", "--cost", "0.25", "--reason", "a slip")[:2] == (
+        0,
+        "bench-0002: corrected to cost 0.25; its outputs stay (result 4 replaces 2).\n",
+    )
+    trial, spending = made.ledger.trial("bench-0002"), made.ledger.spending("bench")
+    assert (trial.outputs, trial.spent, spending.spent) == ({"value": 3.0}, 0.25, 2.25)
+    status, _, error = made.run("correct", "bench-0002", "--cost", "0.25", "--reason", "a slip")
+    assert status == 2 and "says this already" in error
+    both = made.run("correct", "bench-0002", "--value", "value=4", "--seconds", "60", "--reason", "a slip")[1]
+    assert both.startswith(
+        "bench-0002: corrected to value 4, seconds 60 (result 5 replaces 4).\n  the model of iteration 1"
+    )
+    assert list(retract(site, "bench-0003", "ana", "spilt").models) == [1]
+    assert made.ledger.check() == []
+
+
+def test_a_model_saw_the_value_whose_cost_was_corrected_since(tmp_path, monkeypatch):
+    made, site = trained(tmp_path, monkeypatch)
+    made.run("correct", "bench-0002", "--cost", "3", "--reason", "a slip")
+    assert list(retract(site, "bench-0002", "ana", "spilt").models) == [1]
+
+
 def test_a_correction_after_the_end_says_that_no_model_learns_from_it(tmp_path, monkeypatch):
     made, _ = trained(tmp_path, monkeypatch)
     lease = made.ledger.acquire("bench")

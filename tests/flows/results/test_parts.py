@@ -169,6 +169,18 @@ def test_a_correction_of_parts_that_changes_nothing_known_is_refused(oven, word,
     assert len(oven.ledger.results("oven-0001")) == 1
 
 
+def test_the_cost_of_a_part_is_corrected_alone_and_is_what_the_trial_came_to(oven):
+    oven.run("record", "oven-0001", "--value", "strength=50", "--cost", "1000", "--seconds", "9")
+    correction = ("correct", "oven-0001", "--cost", "10", "--reason", "a slip")
+    status, said, _ = oven.run(*correction)
+    assert (status, said) == (0, "oven-0001: corrected to cost 10; its outputs stay (result 2 replaces 1).\n")
+    status, _, error = oven.run(*correction)
+    assert status == 2 and "oven-0001: its parts say this already" in error
+    oven.run("record", "oven-0001", "--value", "porosity=-1")
+    trial = oven.ledger.trial("oven-0001")
+    assert (trial.state, trial.spent, trial.seconds) == (TrialState.COMPLETED, 10.0, 9.0)
+
+
 def test_parts_that_are_retracted_are_kept_and_asked_for_again(oven):
     part = ("record", "oven-0001", "--value", "strength=50", "--sd", "strength=2", "--ran", "T=950")
     assert oven.run(*part)[0] == 0
