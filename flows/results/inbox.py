@@ -47,8 +47,8 @@ from fieldcraft.storage.records import TrialState
 
 QUIET_S = 1.0  # a file that was written to more recently may be half-written
 _NAME_BYTES = 180  # of a file that is moved aside: room for what is added to it, within what a disk takes
-_TABLES = frozenset({".csv", ".tsv", ".json"})
-_WORKBOOKS = frozenset({".xlsx", ".xlsm", ".xls", ".ods", ".numbers"})  # refused, so that nobody waits for them
+RESULTS = frozenset({".csv", ".tsv", ".json", ".xlsx", ".xlsm", ".xls", ".ods", ".numbers"})
+"""Endings of files that are read as results; a spreadsheet's own is then refused, so that nobody waits for it."""
 _OUT = frozenset({TrialState.STAGED, TrialState.RUNNING, TrialState.HELD})
 
 
@@ -294,7 +294,7 @@ def collect(site: Site, dispatcher: Ordering) -> int:
 def _ready(folder: Path) -> Iterator[Path]:
     """Files of results without a write in the last second, by name; links are not followed."""
     for file in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if file.suffix.lower() not in _TABLES | _WORKBOOKS or file.name.startswith((".", "~$")) or file.is_symlink():
+        if file.suffix.lower() not in RESULTS or file.name.startswith((".", "~$")) or file.is_symlink():
             continue
         if file.is_file() and _at_rest(file):
             yield file

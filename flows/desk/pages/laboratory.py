@@ -22,7 +22,7 @@ from fieldcraft.flows.files.tables import Measurement, number
 from fieldcraft.flows.jobs.keys import attempt_keys
 from fieldcraft.flows.results.correct import correct, corrected_text, retract
 from fieldcraft.flows.results.entered import entered
-from fieldcraft.flows.results.inbox import record_file
+from fieldcraft.flows.results.inbox import RESULTS, record_file
 from fieldcraft.flows.results.parts import measured_so_far, outputs_text
 from fieldcraft.flows.results.record import attempt_named, check, check_correction, record, site_for
 from fieldcraft.flows.spec.campaign_file import stored
@@ -190,10 +190,10 @@ def upload(request: Request, visit: Visitor, form: Form, name: str) -> Response:
     by = visit.person.require("operate").name
     with _files(form) as files:
         tables = [file for file in files if text(form, "table") in ("", file.name)]
-        chosen = [file for file in tables if file.suffix.lower() in (".csv", ".json")]
+        chosen = [file for file in tables if file.suffix.lower() in RESULTS]
         if len(chosen) != 1:
             raise InputError(
-                f"{len(chosen)} of the files are tables (.csv or .json): send one, with the fields that it names. "
+                f"{len(chosen)} of the files are tables (.csv, .tsv, .json): send one, with the fields that it names. "
                 "Nothing was recorded."
             )
         batch = record_file(site_for(board.settings, name), chosen[0], by, f"file {chosen[0].name}", chosen[0].parent)

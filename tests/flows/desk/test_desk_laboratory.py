@@ -277,6 +277,8 @@ def test_what_is_wrong_with_a_table_is_told_by_its_own_name(oven, browsers):
     table = b"trial,strength,field\noven-0001,5,../up.nc\n"
     answer = browser.post(f"{UPLOAD}/table", {}, files={"filled.csv": table})
     assert answer.status == 422 and " filled.csv: line 2: " in answer.said and "fieldcraft-desk-" not in answer.said
+    workbook = browser.post(f"{UPLOAD}/table", {}, files={"filled.xlsx": b"PK\x03\x04"})
+    assert workbook.status == 422 and "Save its sheet as CSV" in workbook.said
     twice = parts([("csrf", browser.csrf)], {"a.csv": table}).removesuffix(b"--edge--\r\n") + parts(
         [], {"a.csv": table}
     )
