@@ -60,6 +60,7 @@ class Snapshots:
         discrete: The equations that the simulator solves on these cells; None where none are stated.
         terms: Function from encoded designs (k, d) to the terms (k, Q) of a convex stiffness above that of these
             equations (``Majorant``); None where none is stated.
+        stepped: As that of an ``Emulator``.
     """
 
     values: Array
@@ -75,6 +76,7 @@ class Snapshots:
     names: tuple[str, ...] = ()
     discrete: Discrete | None = None
     terms: Callable[[Array], Array] | None = None
+    stepped: NDArray[np.bool_] | None = None
 
     def emulated(self, X: Array) -> Array:
         """The emulator's fields at encoded designs X (k, d), (k, fields, cells); zeros (k, 1, 1) without one."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fieldcraft.models.data.arrays import Array
 from fieldcraft.models.snapshots import Calibration
@@ -18,10 +19,13 @@ class Emulator:
         predict: Function from encoded designs X (n, d) to the output in its unit, shape (n,), each by itself. Raises
             ValueError if there is no finite prediction for one of them.
         measured: Function that measures ``jitter``; None if the predictions have none.
+        stepped: True for the coordinates (d,) of whole numbers and choices, where a small step changes no prediction;
+            None where there are none.
     """
 
     predict: Callable[[Array], Array]
     measured: Callable[[], float] | None = None
+    stepped: NDArray[np.bool_] | None = None
 
     @cached_property
     def jitter(self) -> float:

@@ -204,12 +204,12 @@ class FieldPosterior:
 
     def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (n,) and variance (n,) of the target at X (n, d)."""
-        both = differentiable(self._moments, X)
+        both = differentiable(self._moments, X, stepped=self.snapshots.stepped)
         return both[:, 0], both[:, 1]
 
     def moment_slopes(self, X: Tensor) -> MomentsWithSlopes:
         """Mean and variance at X (n, d) with their gradients, by differences to one side."""
-        values, slopes = with_slopes_ahead(self._moments, X.detach().numpy())
+        values, slopes = with_slopes_ahead(self._moments, X.detach().numpy(), self.snapshots.stepped)
         return MomentsWithSlopes(values[:, 0], values[:, 1], slopes[..., 0], slopes[..., 1])
 
     @cached_property
@@ -286,7 +286,7 @@ class FieldPosterior:
             mean, _ = in_targets(self.scaling, *followed(self.snapshots, self.basis, X, *certain))
             return mean + self._remainder(X)[0]
 
-        return lambda X: differentiable(at, X)
+        return lambda X: differentiable(at, X, stepped=self.snapshots.stepped)
 
 
 def densities(errors: Array, variances: Array) -> Tensor:

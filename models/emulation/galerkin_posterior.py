@@ -82,12 +82,12 @@ class GalerkinPosterior:
 
     def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (n,) and variance (n,) of the target at X (n, d)."""
-        both = differentiable(self._moments, X)
+        both = differentiable(self._moments, X, stepped=self.snapshots.stepped)
         return both[:, 0], both[:, 1]
 
     def moment_slopes(self, X: Tensor) -> MomentsWithSlopes:
         """Mean and variance at X (n, d) with their gradients, by differences."""
-        values, slopes = with_slopes(self._moments, X.detach().numpy())
+        values, slopes = with_slopes(self._moments, X.detach().numpy(), stepped=self.snapshots.stepped)
         return MomentsWithSlopes(values[:, 0], values[:, 1], slopes[..., 0], slopes[..., 1])
 
     def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
@@ -183,7 +183,7 @@ class GalerkinPosterior:
                     error = error - weights @ self._correlation(self.believed, points)
             return np.asarray(mean + sd * error.numpy())
 
-        return lambda X: differentiable(at, X)
+        return lambda X: differentiable(at, X, stepped=self.snapshots.stepped)
 
 
 def systems(snapshots: Snapshots, X: Array) -> DiscreteSystem:

@@ -240,7 +240,8 @@ class EmulatedPosterior:
 
     def moment_slopes(self, X: Tensor) -> MomentsWithSlopes:
         """Mean and variance at X (n, d) with their gradients, those of the predictions by differences."""
-        predicted, slopes = with_slopes(self.emulator.predict, X.detach().numpy())
+        emulator = self.emulator
+        predicted, slopes = with_slopes(emulator.predict, X.detach().numpy(), stepped=emulator.stepped)
         factor = self.scaling.sign / self.scaling.sd
         predictions, slopes = factor * (predicted - self.scaling.mean), factor * slopes
         at, weights = [each.moment_slopes(X, predictions, slopes) for each in self._felt], self._weights

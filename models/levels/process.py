@@ -79,7 +79,7 @@ class Foreseen:
 
     def with_slopes(self, X: Array) -> tuple[Array, Array]:
         """Predictions at X (n, d), shape (n,), and their gradients (n, d), by differences."""
-        values, slopes = with_slopes(self.emulator.predict, X)
+        values, slopes = with_slopes(self.emulator.predict, X, stepped=self.emulator.stepped)
         return self.scaling.to_target(values), self.scaling.sign * slopes / self.scaling.sd
 
     @property

@@ -73,7 +73,8 @@ class _Depth:
 
     def value_and_grad(self, X: Tensor, slot: int, chosen: Tensor) -> tuple[Tensor, Tensor]:
         """The score (n,) at X (n, d) with its gradients (n, d)."""
-        values, slopes = with_slopes(self.emulators[0].predict, X.detach().numpy())
+        first = self.emulators[0]
+        values, slopes = with_slopes(first.predict, X.detach().numpy(), stepped=first.stepped)
         return torch.from_numpy(-self.sign * values), torch.from_numpy(-self.sign * slopes)
 
 

@@ -177,7 +177,7 @@ def _slopes(data: Observations, emulator: Emulator) -> Array | None:
     """
     if data.gradients is None:
         return None
-    slopes = np.where(np.isnan(told(data)), np.nan, with_slopes(emulator.predict, data.X)[1])
+    slopes = np.where(np.isnan(told(data)), np.nan, with_slopes(emulator.predict, data.X, stepped=emulator.stepped)[1])
     return None if np.isnan(slopes).all() else slopes
 
 

@@ -147,7 +147,7 @@ class FieldEnsemble:
         missed = float(np.median(np.abs(known.errors)))
         told = {**metrics_of(state), "modes": float(len(modes)), "left_out_error": missed, "rest_sd": known.rest**0.5}
         posterior = FieldMembersPosterior(
-            members=lambda X: differentiable(made.values, X).mT,
+            members=lambda X: differentiable(made.values, X, stepped=snapshots.stepped).mT,
             transform=torch.eye(self.members, dtype=torch.float64),
             divisor=self.members - 1,
             noise=max(known.rest, data.noise_variance or 0.0),

@@ -173,7 +173,7 @@ def emulators_of(problem: Problem, space: SearchSpace, solve: Solve | None = Non
     outputs = _Outputs(problem, space, None if solve is None or stated is None else stated.cells, solve)
     meshed = problem.emulator == "equation" and (solve is None or isinstance(solve, CalibratedSolve))
     return tuple(
-        Emulator(partial(outputs.one, number), partial(outputs.jitter, number) if meshed else None)
+        Emulator(partial(outputs.one, number), partial(outputs.jitter, number) if meshed else None, space.discrete)
         for number in range(len(problem.outputs))
     )
 

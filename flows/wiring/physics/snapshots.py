@@ -109,7 +109,15 @@ class ReadFields:
         shape = self.cells if self.stated.domain.mask is None else ()
         grid = Grid(self.stated.domain, self.cells)
         return Snapshots(
-            values, tuple(digests), None, self.read, shape=shape, grid=grid, coarser=coarser, names=self.names
+            values,
+            tuple(digests),
+            None,
+            self.read,
+            shape=shape,
+            grid=grid,
+            coarser=coarser,
+            names=self.names,
+            stepped=self.space.discrete,
         )
 
     def _on(self, values: np.ndarray, cells: tuple[int, ...]) -> np.ndarray:

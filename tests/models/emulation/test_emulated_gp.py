@@ -276,6 +276,26 @@ def test_gradients_to_one_side_have_the_error_of_the_curvature_and_stay_within_t
     assert np.abs(points).max() <= 1.0 and points.shape == (6, 2)
 
 
+@pytest.mark.parametrize(("slopes_of", "sides"), [(with_slopes, 2), (with_slopes_ahead, 1)])
+def test_coordinates_of_whole_numbers_and_choices_are_not_moved_and_the_others_as_without_them(slopes_of, sides):
+    asked = []
+
+    def product(X):
+        asked.append(X)
+        return np.stack([X.prod(axis=1), X.sum(axis=1)], axis=1)
+
+    points = RNG.uniform(-0.9, 0.9, (3, 4))
+    stepped = np.array([False, True, True, False])
+    values, slopes = slopes_of(product, points, stepped=stepped)
+    whole_values, whole = slopes_of(product, points)
+    np.testing.assert_array_equal(values, whole_values)
+    np.testing.assert_array_equal(slopes[:, ~stepped], whole[:, ~stepped])
+    assert not slopes[:, stepped].any() and [len(each) for each in asked] == [3 + 3 * 2 * sides, 3 + 3 * 4 * sides]
+    assert {tuple(row) for row in asked[0][:, stepped]} == {tuple(row) for row in points[:, stepped]}
+    none, flat = slopes_of(product, points, stepped=np.ones(4, dtype=bool))
+    assert not flat.any() and none.shape == (3, 2)
+
+
 @pytest.mark.parametrize(
     ("observations", "message"),
     [
