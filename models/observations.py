@@ -80,6 +80,7 @@ class Observations:
         lower: Results of those levels that have any, the cheapest first; they are part of the digest.
         partial: Results that give only some of several objectives and constraints; None where there are none. They are
             part of the digest.
+        limit: True if y are results of a constraint, for which zero has a meaning.
 
     Raises:
         ValueError: no trial, shapes disagree, a value is not finite, the noise is negative, or an image has pixels
@@ -109,6 +110,7 @@ class Observations:
     levels: tuple[float, ...] = ()
     lower: tuple[LevelResults, ...] = ()
     partial: PartialResults | None = None
+    limit: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "X", frozen(self.X))
@@ -240,7 +242,8 @@ class Observations:
         """The objective's results and gradients of the first n trials, scaled by themselves; no equation."""
         gradients = None if self.gradients is None else self.gradients[:n]
         X, y, sds = self.X[:n], self.y[:n], self.sds[:n, :1]
-        return Observations(X, y, self.maximize, self.noise_sd, images=self.images, gradients=gradients, sds=sds)
+        own = Observations(X, y, self.maximize, self.noise_sd, images=self.images, gradients=gradients, sds=sds)
+        return replace(own, limit=self.limit)
 
     def among(self, rows: NDArray[np.intp]) -> "Observations":
         """The results and gradients of these trials, without fields or readings of them."""
@@ -255,7 +258,7 @@ class Observations:
 
         If the noise of the objective is stated, a campaign adds no noise to the constraints.
         """
-        return self._output(self.constraints[:, k], max(len(self.aims), 1) + k, maximize=False)
+        return replace(self._output(self.constraints[:, k], max(len(self.aims), 1) + k, maximize=False), limit=True)
 
     def reading(self, y: Array, sds: Array | None = None) -> "Observations":
         """The same trials with other results y (n,) of standard deviations sds (n, 1), without gradients."""
@@ -317,7 +320,7 @@ class Observations:
     @cached_property
     def scaling(self) -> Scaling:
         """The scaling of these results."""
-        return Scaling.of(self.y, maximize=self.maximize)
+        return Scaling.of(self.y, maximize=self.maximize, limit=self.limit)
 
     @cached_property
     def targets(self) -> Array:

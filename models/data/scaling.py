@@ -35,14 +35,22 @@ class Scaling:
         return np.asarray(self.mean + self.sign * self.sd * np.asarray(t, dtype=np.float64))
 
     @classmethod
-    def of(cls, y: ArrayLike, *, maximize: bool) -> "Scaling":
-        """Scaling by mean and sample standard deviation (n - 1) of results y (n,); sd is 1 for one or constant ones.
+    def of(cls, y: ArrayLike, *, maximize: bool, limit: bool = False) -> "Scaling":
+        """Scaling by mean and sample standard deviation (n - 1) of results y (n,).
 
-        Sums are exactly rounded, so the scaling does not depend on the order of the trials.
+        Sums are exactly rounded, so the scaling does not depend on the order of the trials. One result, or constant
+        ones, have no deviation. Those of a constraint are then scaled by their distance from zero, so that its unit
+        does not matter; others, and constraints that are zero, by 1.
+
+        Args:
+            y: Results, shape (n,), n >= 1.
+            maximize: True if they are maximised.
+            limit: True if they are those of a constraint.
         """
         values = np.asarray(y, dtype=np.float64)
         mean = math.fsum(values / len(values))
-        return cls(mean=mean, sd=deviation(values, mean) or 1.0, sign=-1.0 if maximize else 1.0)
+        sd = deviation(values, mean) or (abs(mean) if limit else 0.0) or 1.0
+        return cls(mean=mean, sd=sd, sign=-1.0 if maximize else 1.0)
 
 
 def deviation(values: Array, mean: float) -> float:

@@ -12,7 +12,7 @@ from torch import Tensor
 from fieldcraft.models.feasibility.bilog import Bilog
 from fieldcraft.models.feasibility.classifier import log_success
 from fieldcraft.models.numerics.batching import Moments, jointly, jointly_sloped
-from fieldcraft.models.observations import Array, Scaling
+from fieldcraft.models.observations import Array, Observations, Scaling
 from fieldcraft.models.surrogate import Function, Posterior, Slopes, coarse, means
 
 LEAST_SD = 1e-9
@@ -219,6 +219,16 @@ class ConstrainedPosterior:
     def read_feasible(self, X: Tensor) -> Tensor:
         """True at X (n, d), designs that did give a result, where every constraint's mean is <= 0; shape (n,)."""
         return replace(self, hidden=None).believed_feasible(X)
+
+    def trials_feasible(self, data: Observations) -> Tensor:
+        """True for each trial that meets every constraint, shape (n,): by its results, or by ``read_feasible``.
+
+        Results that are exact are facts. The mean of a constraint that jumps, or stays at zero where it is met, lies on
+        either side of zero there.
+        """
+        if data.exact:
+            return torch.from_numpy((data.constraints <= 0).all(axis=1))
+        return self.read_feasible(torch.tensor(data.X))
 
     @cached_property
     def _moments(self) -> Moments:

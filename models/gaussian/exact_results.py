@@ -115,8 +115,14 @@ class PosteriorThroughResults:
         return [self._led(function) for function in self.beliefs.draw(q, rng)]
 
     def fantasize(self, X: Tensor) -> "PosteriorThroughResults":
-        """The beliefs as if X (k, d) had been read at their mean."""
-        return replace(self, beliefs=self.beliefs.fantasize(X))
+        """The beliefs as if X (k, d) had been read at their mean, and so were certain there.
+
+        What a surrogate takes for noise would leave an improvement to hope for right beside a design of the batch.
+        """
+        points = X.detach()
+        with torch.no_grad():
+            believed = torch.cat([self.targets, self.mean(points)])
+        return replace(self, beliefs=self.beliefs.fantasize(points), X=torch.cat([self.X, points]), targets=believed)
 
     def state(self) -> dict[str, Tensor]:
         """State of the beliefs."""

@@ -27,6 +27,8 @@ from fieldcraft.models.selection.contest import MARGIN
 # A level differs from the one before by a tenth of the spread of the results, give or take a factor of 7, and is about
 # as large; the part of the difference that depends on where the mesh lies counts as noise.
 PRIORS = Priors(size=math.log(0.01), size_sd=2.0, rho=1.0, rho_sd=0.3, noise=replace(NOISE, location=-8.0, spread=2.0))
+# Where the spreads of two levels differ more, the priors are stated in that of the later one's own results.
+_FAR = 100.0
 
 
 def fitted(kernel: Kernel, data: Observations, lower: Sequence[LevelResults], noise: float | None) -> tuple[Term, ...]:
@@ -125,11 +127,24 @@ def _next(
     kernel: Kernel, X: Array, targets: Array, mean: Array, C: Array, level: int | None, noise: float | None
 ) -> Term:
     """A level of the results ``targets`` (n,) at X (n, d), after one of this mean (n,) and covariance (n, n) there."""
-    found, points = Density(kernel, X, targets, mean, C, noise, PRIORS).maximised(), torch.tensor(X)
+    unit, points = _unit(targets), torch.tensor(X)
+    known = None if noise is None else noise / unit**2
+    found = Density(kernel, X, targets / unit, mean / unit, C / unit**2, known, PRIORS).maximised()
+    found = replace(found, size=found.size * unit**2, noise=found.noise * unit**2)
     own = found.size * covariance(kernel, points, points, torch.from_numpy(found.scales))
     left = torch.tensor(targets - found.rho * mean)
     constant = _constant(found.rho**2 * torch.from_numpy(C) + own, found.noise, left)
     return Term(level, found.rho, found.size, found.scales, found.noise, constant)
+
+
+def _unit(targets: Array) -> float:
+    """Standard deviation in which the priors of a level of these results (n,) are stated, in targets.
+
+    It is one, that of the cheapest level, unless the results spread more than a hundred times as much, or as little, as
+    where a coarse run that crashed returned an enormous number: the priors and their bounds would not reach them.
+    """
+    spread = float(np.std(targets, ddof=1)) if len(targets) > 1 else 1.0
+    return 1.0 if spread == 0 or 1 / _FAR < spread < _FAR else spread
 
 
 def _constant(K: Tensor, noise: float, targets: Tensor) -> float:

@@ -25,7 +25,8 @@ class Bound:
     """score(x) subject to mean_k(x) - sqrt(beta) sd_k(x) <= 0 for every constraint k.
 
     Until an observed point is believed feasible, the sum of the positive bounds is minimised instead and, where it is
-    zero, the probability of feasibility is maximised, since there is no feasible value yet to improve on.
+    zero, the probability of feasibility is maximised, since there is no feasible value yet to improve on. Where results
+    are exact, a point is feasible if its result is.
 
     Args:
         beta: Weight >= 0 of the variance (dimensionless); the bound uses its square root. "growing": 0.2 d log(2 t)
@@ -75,7 +76,7 @@ class Bound:
         """The bounded score (see Rule.constrained)."""
         widths = self.widths(posterior, data)
         believing, X = Believing(posterior, pending), torch.tensor(data.X)
-        feasible = posterior.read_feasible(X)
+        feasible = posterior.trials_feasible(data)
         if self.fallback == "believed" and not feasible.any():
             return _LeastViolation(believing, widths)
         return _Bounded(score, believing, widths, X[feasible])

@@ -23,7 +23,7 @@ class Probability:
     """score(x) P[all constraints hold at x, and there is a result]; with log_ei it is constrained expected improvement.
 
     If no observed point is believed feasible, there is no value to improve on, and only the probability is maximised
-    (Gelbart, Snoek and Adams, 2014).
+    (Gelbart, Snoek and Adams, 2014). Where results are exact, a point is feasible if its result is.
     """
 
     requires: ClassVar[frozenset[Capability]] = frozenset({Capability.SCALED})
@@ -48,7 +48,7 @@ class Probability:
                 "`bound`, or the acquisition log_ei."
             )
         believing = Believing(posterior, pending)
-        if not posterior.read_feasible(torch.tensor(data.X)).any():
+        if not posterior.trials_feasible(data).any():
             return _Weighted(None, scale, believing)
         return _Weighted(score, scale, believing)
 

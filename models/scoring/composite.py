@@ -104,7 +104,7 @@ class CompositeScore:
 def _level(
     posterior: Posterior, beliefs: CompositePosterior, data: Observations, points: Tensor, doubts: float
 ) -> float:
-    """Least objective of the parts' means at observed points that are believed feasible (all if none is), in targets.
+    """Least objective of the parts' means at observed points that are feasible (all if none is), in targets.
 
     Points that are believed count too (see ``incumbent``).
     """
@@ -112,7 +112,7 @@ def _level(
         X = torch.tensor(data.X)
         values = beliefs.at_means(X)
         if isinstance(posterior, ConstrainedPosterior):
-            feasible = posterior.read_feasible(X)
+            feasible = posterior.trials_feasible(data)
             values = values.where(feasible, torch.inf) if feasible.any() else values
         best = int(values.argmin())
         level = float(values[best])

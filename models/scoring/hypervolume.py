@@ -41,8 +41,8 @@ def believed_front(posterior: Posterior, data: Observations, points: Tensor) -> 
     """Posterior means that no other dominates, in targets, shape (p, m).
 
     As for one objective (``scoring.incumbent``) they are means, so that a lucky result is no part of the front. They
-    are those of the observed points that are believed feasible, or of all if none is, and of points that count as read
-    at their mean.
+    are those of the observed points that are feasible (``ConstrainedPosterior.trials_feasible``), or of all if none is,
+    and of points that count as read at their mean.
 
     Args:
         posterior: Beliefs from the data.
@@ -74,7 +74,7 @@ def counted(posterior: Posterior, data: Observations, points: Tensor) -> tuple[T
     feasible, hoped = (torch.ones(len(each), dtype=torch.bool) for each in (read, points))
     if isinstance(posterior, ConstrainedPosterior):
         with torch.no_grad():
-            known = posterior.read_feasible(read)
+            known = posterior.trials_feasible(data)
             feasible = known if known.any() else feasible
             hoped = posterior.believed_feasible(points) if len(points) else hoped
     return torch.cat([read, points]), torch.cat([feasible, hoped])

@@ -12,14 +12,14 @@ from fieldcraft.models.surrogate import Posterior, means
 def best_design(posterior: Posterior, data: Observations) -> Tensor:
     """The observed point of the least posterior mean, shape (d,).
 
-    Under unknown constraints only points believed feasible count; if there are none, all points count.
+    Under unknown constraints only feasible points count (``ConstrainedPosterior.trials_feasible``); if there are none,
+    all points count.
 
     Args:
         posterior: Beliefs from the data.
         data: At least one observation.
     """
-    X = torch.tensor(data.X)
-    return X[_eligible_means(posterior, X).argmin()]
+    return torch.tensor(data.X)[_eligible_means(posterior, data).argmin()]
 
 
 def best_belief(posterior: Posterior, data: Observations) -> tuple[Tensor, Tensor]:
@@ -32,20 +32,19 @@ def best_belief(posterior: Posterior, data: Observations) -> tuple[Tensor, Tenso
         data: At least one observation.
     """
     with torch.no_grad():
-        X = torch.tensor(data.X)
-        mean = _eligible_means(posterior, X)
+        mean = _eligible_means(posterior, data)
         best = mean.argmin()
         if not data.uncertain:
             return mean[best], torch.zeros_like(mean[best])
-        return mean[best], posterior.mean_var(X[best][None])[1][0].sqrt()
+        return mean[best], posterior.mean_var(torch.tensor(data.X)[best][None])[1][0].sqrt()
 
 
-def _eligible_means(posterior: Posterior, X: Tensor) -> Tensor:
-    """Means (n,) at observed X (n, d), infinite where a point is believed infeasible and another is not."""
+def _eligible_means(posterior: Posterior, data: Observations) -> Tensor:
+    """Means (n,) at the observed points, infinite where one counts as infeasible and another does not."""
     with torch.no_grad():
-        mean = means(posterior, X)
+        mean = means(posterior, torch.tensor(data.X))
         if isinstance(posterior, ConstrainedPosterior):
-            feasible = posterior.read_feasible(X)
+            feasible = posterior.trials_feasible(data)
             mean = mean.where(feasible, torch.inf) if feasible.any() else mean
         return mean
 

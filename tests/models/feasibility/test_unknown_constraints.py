@@ -97,6 +97,17 @@ def test_the_unit_of_a_constraint_does_not_matter(data, posterior, grid):
         assert torch.equal(a, b)
 
 
+@pytest.mark.parametrize("value", [-0.3, 0.3])
+def test_the_unit_of_a_constraint_that_is_constant_so_far_does_not_matter(data, grid, value):
+    beliefs = []
+    for unit in (1.0, 2.0**20, 2.0**-20, 2.0**600):
+        constant = replace(data, constraints=np.full((len(data), 1), value * unit))
+        found = algorithm(LogEI()).fit(constant, rng())
+        beliefs.append(found.log_feasible(grid))
+        assert found.in_units(grid[:1])[0][0] == pytest.approx(value * unit)
+    assert all(torch.equal(beliefs[0], each) for each in beliefs[1:])
+
+
 def test_an_optimistic_bound_is_never_above_the_mean_and_falls_with_its_width(posterior, grid):
     mean, narrow, wide = (posterior.lower_excess(grid, width) for width in (0.0, 1.0, 2.0))
     assert (narrow <= mean).all() and (wide <= narrow).all()

@@ -72,6 +72,16 @@ def test_points_that_are_believed_leave_the_readings_as_they_are():
     )
 
 
+def test_points_that_are_believed_are_certain_and_change_no_mean():
+    points, everywhere = (torch.tensor(np.random.default_rng(7).uniform(-1, 1, (n, 2))) for n in (3, 200))
+    beside = points + 1e-3
+    believed = LED.fantasize(points)
+    np.testing.assert_allclose(believed.mean_var(points)[1], 1e-10)
+    assert (believed.mean_var(beside)[1] < 0.02 * LED.mean_var(beside)[1]).all()
+    for X in (points, beside, everywhere):
+        np.testing.assert_allclose(believed.mean(X), LED.mean(X), atol=1e-6)
+
+
 def campaign(problem, algorithm, n, *, exact):
     """The first n encoded designs (n, 2) of a campaign over a problem of which the exact solution is known."""
     space = problem.space

@@ -274,6 +274,17 @@ def test_levels_save_most_of_the_error():
     assert errors(hill, MultilevelGP()) < 0.5 * errors(hill, ExactGP(restarts=0))
 
 
+@pytest.mark.parametrize("spoil", [lambda y: 1e6 * y, lambda y: 1e-6 * y, lambda y: np.where(y == y.max(), 1e6, y)])
+def test_a_level_of_another_size_leaves_beliefs_of_the_size_of_the_targets_results(spoil):
+    X = np.random.default_rng(2).uniform(-1, 1, (30, 2))
+    seen = replace(observed(), X=X[:8], y=hill(X[:8]), levels=(0.1,), lower=())
+    data = replace(seen, lower=(LevelResults(0, 0.1, X[:24], spoil(hill(X[:24]))[:, None]),))
+    mean, variance = MultilevelGP().fit(data, RNG, None, no_report).mean_var(torch.tensor(X[8:]))
+    errors, sd = np.abs(mean.numpy() - data.scaling.to_target(hill(X[8:]))), variance.sqrt().numpy()
+    assert sd.max() < 2.0
+    assert np.mean(errors < 2 * sd) > 0.8
+
+
 def test_a_state_restores_the_posterior():
     data = observed()
     made = MultilevelGP().fit(data, np.random.default_rng(0), None, no_report)

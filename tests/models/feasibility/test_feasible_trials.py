@@ -1,0 +1,52 @@
+"""Which trials are feasible: by their results where these are exact, else by what is believed."""
+
+import numpy as np
+import pytest
+import torch
+
+from fieldcraft.models.acquisitions.log_ei import LogEI
+from fieldcraft.models.algorithm import Algorithm
+from fieldcraft.models.constraints import Constraints
+from fieldcraft.models.maximizers.multistart import Multistart
+from fieldcraft.models.observations import Observations
+from fieldcraft.models.proposers.sobol import Sobol
+from fieldcraft.models.rules.bound import Bound
+from fieldcraft.models.rules.probability import Probability
+from fieldcraft.models.scoring.analytic import AnalyticScore
+from fieldcraft.models.scoring.incumbent import best_design
+from fieldcraft.models.surrogates.exact_gp import ExactGP
+
+NONE = torch.empty((0, 2), dtype=torch.float64)
+
+
+def rng():
+    return np.random.default_rng(0)
+
+
+def algorithm(acquisition, rule=None):
+    words = ExactGP(restarts=0), acquisition, Multistart(n_samples=256, n_starts=8)
+    return Algorithm(Sobol(), 1, *words, constraints=Constraints(rule=rule))
+
+
+def clamped(exact):
+    """Six designs on a line whose objective falls with x; the violation max(0, g) is zero at the first three."""
+    X = np.stack([np.linspace(-0.9, 0.9, 6), np.zeros(6)], axis=1)
+    violation = np.array([0.0, 0.0, 0.0, 1.0, 2.0, 3.0])[:, None]
+    return Observations(X, -X[:, 0], maximize=False, constraints=violation, exact=exact)
+
+
+@pytest.mark.parametrize("rule", [Probability(), Bound()])
+def test_where_results_are_exact_a_violation_of_zero_is_feasible_whatever_the_mean_is(rule):
+    data, wanted = clamped(exact=True), algorithm(LogEI(), rule)
+    found = wanted.fit(data, rng())
+    assert found.trials_feasible(data).tolist() == [True] * 3 + [False] * 3
+    assert found.read_feasible(torch.tensor(data.X)).tolist() != [True] * 3 + [False] * 3
+    assert best_design(found, data).tolist() == data.X[2].tolist()
+    score = wanted.constraints.score(LogEI(), found, data, NONE, 1, rng())
+    assert isinstance(getattr(score, "score", None), AnalyticScore)
+
+
+def test_where_results_are_noisy_feasibility_is_believed():
+    data = clamped(exact=False)
+    found = algorithm(LogEI()).fit(data, rng())
+    assert torch.equal(found.trials_feasible(data), found.read_feasible(torch.tensor(data.X)))
