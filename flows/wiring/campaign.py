@@ -34,6 +34,11 @@ if TYPE_CHECKING:
     from fieldcraft.models.algorithm import Algorithm
 
 
+# While every design was infeasible the start goes on to so many times its number, and at least to so many designs: with
+# a feasible share of a fifth, 20 designs miss it once in 87 campaigns, and four designs in two of five.
+_LONGER_START, _LEAST_LONGER_START = 5, 20
+
+
 @dataclass(frozen=True)
 class KnownPhysics:
     """Physics of the objective as its problem states it.
@@ -132,10 +137,6 @@ class Campaign:
         """The objectives: their outputs and directions, and the outputs that are constraints."""
         return Objective.of(outputs_of(self.problem), self.spec.sense)
 
-    def learns(self, proposed: int) -> bool:
-        """True if the next design, after ``proposed`` of the start, is chosen from the results and not by the start."""
-        return self.chooses and proposed >= sum(self.start.values())
-
     @property
     def chooses(self) -> bool:
         """True if designs after the start are chosen from the results."""
@@ -179,16 +180,22 @@ class Campaign:
     def start_left(self, trials: Sequence[TrialSummary]) -> Mapping[int | None, int]:
         """Number of designs of the start without a trial that counts, by level; levels without any are left out.
 
-        Where the simulator has levels and all runs of the target ended without a result, the target goes on with the
-        sequence, as a start without levels would.
+        The target goes on with the sequence while all its runs ended without a result: where the simulator has levels,
+        as a start without levels would; and where designs were infeasible and nothing else is to be mended, to five
+        times the start, at least 20, so that a small feasible region can be found.
         """
         counted = Counter(trial.level for trial in trials if trial.state is not TrialState.REJECTED)
         left = {level: n - counted[level] for level, n in self.start.items() if n > counted[level]}
         own = [trial for trial in trials if trial.level is None]
-        rest = min(self.spec.batch, self.spec.algorithm.start.n - counted[None])
-        if left or rest <= 0 or any(trial.counts or trial.state not in SETTLED for trial in own):
+        if left or any(trial.counts or trial.state not in SETTLED for trial in own):
             return left
-        return {None: rest}
+        n = self.spec.algorithm.start.n
+        infeasible = [trial for trial in own if trial.failure == "infeasible"]
+        given_up = sum(trial.state in (TrialState.ABANDONED, TrialState.REJECTED) for trial in own)
+        if infeasible and len(infeasible) + given_up == len(own):
+            n = max(_LONGER_START * n, _LEAST_LONGER_START)
+        rest = min(self.spec.batch, n - counted[None])
+        return {None: rest} if rest > 0 else left
 
     @cached_property
     def algorithm(self) -> "Algorithm":

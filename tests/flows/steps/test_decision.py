@@ -4,6 +4,7 @@ import pytest
 from rig import eventually, rig
 
 from fieldcraft.flows.cli import main
+from fieldcraft.flows.machinery.random_streams import Use, stream
 from fieldcraft.flows.run import awaited
 from fieldcraft.flows.steps.decide import Decision
 from fieldcraft.storage.records import Known
@@ -55,10 +56,21 @@ def test_what_a_person_cancelled_is_no_failure(tmp_path):
     assert at.finish() == "budget: 2 of 2 trials"
 
 
-def test_a_start_of_which_every_design_is_infeasible_ends_by_its_name(tmp_path):
-    at = rig(tmp_path, budget={"trials": 4}, algorithm={"start": {"n": 2}, **WORDS})
-    at.tell("infeasible", "infeasible")
-    assert at.finish() == "failure: none of the first 2 trials succeeded, so there is nothing to learn from"
+def test_a_start_of_which_every_design_is_infeasible_goes_on_until_one_is_feasible(tmp_path):
+    at = rig(tmp_path, budget={"trials": 6}, algorithm={"start": {"n": 2}, **WORDS})
+    at.tell("infeasible", "infeasible", "infeasible", "answer 4", "answer 5", "answer 6")
+    assert at.finish() == "budget: 6 of 6 trials"
+    made = at.ledger.trials("b")
+    assert [trial.origin.kind for trial in made] == ["initial"] * 4 + [made[4].origin.kind] * 2 != ["initial"] * 6
+    whole = at.campaign.algorithm.begin(at.campaign.space, 0, 4, stream(at.campaign.spec.seed, 0, Use.INITIAL))
+    assert [trial.design for trial in made[:4]] == at.campaign.space.decode(whole)  # the sequence went on
+
+
+@pytest.mark.parametrize(("start", "most"), [(2, 20), (5, 25)])
+def test_a_start_that_finds_nothing_feasible_ends_by_its_name_in_the_end(tmp_path, start, most):
+    at = rig(tmp_path, budget={"trials": 30}, batch=4, algorithm={"start": {"n": start}, **WORDS})
+    at.tell(*["infeasible"] * most)
+    assert at.finish() == f"failure: none of the first {most} trials succeeded, so there is nothing to learn from"
 
 
 def test_a_start_that_failed_waits_for_a_person_who_may_have_it_repeated_or_give_it_up(tmp_path):
@@ -74,6 +86,15 @@ def test_a_start_that_failed_waits_for_a_person_who_may_have_it_repeated_or_give
     assert at.steps(lambda decision: decision.wait == "person") == Decision(wait="person")
     assert at.trial(2).attempt == 2
     assert main(["abandon", "b-0002", "--reason", "the mesh is no good"]) == 0
+    at.tell("answer 4", "answer 5")
+    assert at.finish() == "budget: 4 of 4 trials"
+
+
+def test_a_start_that_was_given_up_ends_by_its_name(tmp_path):
+    at = rig(tmp_path, budget={"trials": 4}, algorithm={"start": {"n": 2}, **WORDS})
+    at.tell("raise", "raise")
+    assert at.steps(lambda decision: decision.wait == "person") == Decision(wait="person")
+    assert main(["abandon", "b-0001", "b-0002", "--reason", "the mesh is no good"]) == 0
     assert at.finish() == "failure: none of the first 2 trials succeeded, so there is nothing to learn from"
 
 
