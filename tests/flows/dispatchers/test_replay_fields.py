@@ -101,17 +101,17 @@ def test_a_campaign_that_was_imported_with_its_fields_is_replayed_with_them(orig
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("fields/1.nc", "fields/9.nc", r"row 3 of 'bars\.csv': .*9\.nc: there is no such file"),
-        ("fields/1.nc", "../secret.nc", r"bars\.csv: row 3: the field file '\.\./secret\.nc' lies outside"),
-        ("fields/1.nc", "link.nc", r"bars\.csv: row 3: the field file 'link\.nc' lies outside"),
-        ("fields/1.nc", "wrong.nc", r"row 3 of 'bars\.csv': 'moment' of the field is in 'kN m'"),
-        ("fields/1.nc", "nan.nc", r"row 3 of 'bars\.csv': 'moment' of the field is nan at x 0"),
+        ("fields/1.nc", "fields/9.nc", r"line 3 of 'bars\.csv': .*9\.nc: there is no such file"),
+        ("fields/1.nc", "../secret.nc", r"bars\.csv: line 3: the field file '\.\./secret\.nc' lies outside"),
+        ("fields/1.nc", "link.nc", r"bars\.csv: line 3: the field file 'link\.nc' lies outside"),
+        ("fields/1.nc", "wrong.nc", r"line 3 of 'bars\.csv': 'moment' of the field is in 'kN m'"),
+        ("fields/1.nc", "nan.nc", r"line 3 of 'bars\.csv': 'moment' of the field is nan at x 0"),
         (
             "5.35",
             "5.45",
-            r"row 2 of 'bars\.csv': compliance is 5\.45.* in the table and 5\.35.* by its field\. Let both",
+            r"line 2 of 'bars\.csv': compliance is 5\.45.* in the table and 5\.35.* by its field\. Let both",
         ),
-        ("30.0,", "deep,", r"row 3 of 'bars\.csv': d1 is 'deep', no number"),
+        ("30.0,", "deep,", r"line 3 of 'bars\.csv': d1 is 'deep', no number"),
     ],
 )
 def test_fields_that_cannot_serve_are_refused_before_a_campaign_begins(tmp_path, records, old, new, message):
@@ -129,7 +129,7 @@ def test_fields_that_cannot_serve_are_refused_before_a_campaign_begins(tmp_path,
 
 
 def test_noisy_outputs_are_replayed_without_the_fields_beside_them(tmp_path, records):
-    with pytest.raises(InputError, match=r"row 3 of 'bars\.csv' has no output 'compliance', which the problem has"):
+    with pytest.raises(InputError, match=r"line 3 of 'bars\.csv' has no output 'compliance', which the problem has"):
         wired(tmp_path / "home", records, noisy=True)
     file = records / "bars.csv"
     first, second, *_ = file.read_text().splitlines()
