@@ -149,8 +149,8 @@ class Replay:
         """The recorded fields, or the recorded outputs where there are none or these are noisy.
 
         Raises:
-            FieldDamaged: nothing was recorded, or the fields have changed since they were recorded.
-            InputError: the file of the fields is gone or damaged.
+            FieldDamaged: nothing was recorded.
+            InputError: the fields are gone, or have changed since they were recorded: another attempt would be no use.
         """
         import xarray as xr
 
@@ -160,7 +160,14 @@ class Replay:
         if (file := self._file(record)) is not None:
             return read_field(file)
         if record.stored is not None and not self.noisy:
-            return fields_at(self.place.settings.fields).read(record.stored)
+            try:
+                return fields_at(self.place.settings.fields).read(record.stored)
+            except FieldDamaged as error:
+                trial = handle["key"].rpartition("-")[0]
+                raise InputError(
+                    f"{trial}: what {record.name} of {self._source} recorded cannot be read. {error} Have it again and "
+                    f"go on, or give the trial up: 'fieldcraft cancel {trial} --reason ...'."
+                ) from None
         units = handle["outputs"]
         return xr.Dataset({name: ((), record.outputs[name], {"units": unit}) for name, unit in units.items()})
 

@@ -155,3 +155,23 @@ def test_a_field_that_is_gone_ends_the_pass_and_costs_nothing_once_it_is_back(or
     (tmp_path / "aside.nc").rename(gone)
     other.make_pass()
     assert other.ledger.trial("again-0001").field == known[0].field
+
+
+def test_a_field_that_the_store_has_lost_ends_the_pass_and_costs_nothing_once_it_is_back(original, tmp_path):
+    first, *_ = original.ledger.trials("bar")
+    (tmp_path / "again.yaml").write_text(yaml.safe_dump(again(campaign="bar")))
+    other = Bench(original.settings, tmp_path / "again.yaml")
+    folder = original.settings.home / "fields" / first.field.digest[:2] / first.field.digest
+    folder.rename(tmp_path / "aside")
+    other.make_pass()
+    lease = other.ledger.acquire("again")
+    with pytest.raises(
+        InputError, match=r"again-0001: what bar-0001 of campaign 'bar' recorded cannot be read\. Field"
+    ):
+        make_pass(Ref(str(other.settings.home), "again", lease.model_dump()))
+    other.ledger.release(lease)
+    (tmp_path / "aside").rename(folder)
+    while not other.make_pass().decision.finished:
+        pass
+    replayed = other.ledger.trial("again-0001")
+    assert (replayed.field, replayed.attempt, replayed.spent) == (first.field, 1, 1.0)
