@@ -12,7 +12,7 @@ from fieldcraft.flows.analysis.noise import by_people
 from fieldcraft.flows.errors import InputError, at
 from fieldcraft.flows.files.exported import LEVEL, no_result
 from fieldcraft.flows.files.field_files import COLUMN, named_field
-from fieldcraft.flows.files.tables import Row, number, read_table
+from fieldcraft.flows.files.tables import Row, finite, read_table
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.campaign_file import Dispatch
 from fieldcraft.flows.text import printable, quoted
@@ -180,7 +180,7 @@ def _of_row(table: Path, row: Row, units: Mapping[str, str]) -> KnownResult | No
     if no_result(cells):
         return None
     told = {key: value for key, value in _group(cells, "output.").items() if value}
-    outputs = {key: number(value, f"{row.place}: {key}") for key, value in told.items()}
+    outputs = {key: finite(value, f"{row.place}: {key}") for key, value in told.items()}
     file = named_field(table, named, row.place, table.parent) if (named := cells.get(COLUMN)) else None
     return KnownResult(known, design, outputs, units, file=file) if outputs or file else None
 

@@ -16,7 +16,7 @@ from fieldcraft.flows.dispatchers._known_results import KnownResult, campaign_re
 from fieldcraft.flows.errors import InputError, at
 from fieldcraft.flows.files.field_files import read_field
 from fieldcraft.flows.files.field_outputs import outputs_of_file
-from fieldcraft.flows.files.tables import level, number
+from fieldcraft.flows.files.tables import finite, level
 from fieldcraft.flows.jobs.dispatcher import Failed, Finished, Handle, Job, Outcome, Place
 from fieldcraft.flows.text import quoted
 from fieldcraft.physics.space import Categorical
@@ -73,7 +73,7 @@ class Replay:
                 told = {v.name: str(record.design[v.name]) for v in problem.space.variables}
                 for v in problem.space.variables:
                     if told[v.name] and not isinstance(v, Categorical):
-                        number(told[v.name], v.name)
+                        finite(told[v.name], v.name)
                 if (file := self._file(record)) is not None:
                     design = {v.name: level(v, told[v.name], v.name) for v in problem.space.variables}
                     outputs_of_file(problem, design, file, record.outputs)

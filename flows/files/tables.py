@@ -212,6 +212,21 @@ def _titled(title: str, renamed: Mapping[str, str]) -> tuple[str, str | None]:
 
 
 def number(text: str, what: str) -> float:
+    """Parse a finite number whose square is one too.
+
+    Raises:
+        InputError: it is none; ``what`` names the value in the message.
+    """
+    value = finite(text, what)
+    if value and not 1 / HUGE <= abs(value) <= HUGE:
+        raise InputError(
+            f"{what} is {quoted(text)}, out of reach, for its square is no number any more. Give 0 or a number from "
+            f"{1 / HUGE:g} to {HUGE:g}."
+        )
+    return value
+
+
+def finite(text: str, what: str) -> float:
     """Parse a finite number.
 
     Raises:
@@ -225,11 +240,6 @@ def number(text: str, what: str) -> float:
         raise InputError(f"{what} is {quoted(text)}, no number. Give one, with a decimal point.") from None
     if not math.isfinite(value):
         raise InputError(f"{what} is {quoted(text)}. Give a finite number.")
-    if value and not 1 / HUGE <= abs(value) <= HUGE:
-        raise InputError(
-            f"{what} is {quoted(text)}, out of reach, for its square is no number any more. Give 0 or a number from "
-            f"{1 / HUGE:g} to {HUGE:g}."
-        )
     return value
 
 

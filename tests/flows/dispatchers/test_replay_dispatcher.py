@@ -32,6 +32,7 @@ a-0003,COMPLETED,,yes,3.0,4.0,3.5,,7.0
 a-0004,COMPLETED,retracted,,5.0,4.0,,,8.0
 a-0005,FAILED,,no,6.0,4.0,,,
 a-0006,FAILED,,,7.0,4.0,,,
+a-0007,COMPLETED,,yes,8.0,4.0,,,1e-200
 """
 _BOTH = ("again.csv", "a.csv")
 
@@ -60,7 +61,7 @@ def table(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("design", "value"),
-    [({"x1": 1.0, "x2": 2.0 * (1 + 9e-10)}, 5.0), ({"x1": 3.5, "x2": 4}, 7.0)],
+    [({"x1": 1.0, "x2": 2.0 * (1 + 9e-10)}, 5.0), ({"x1": 3.5, "x2": 4}, 7.0), ({"x1": 8.0, "x2": 4.0}, 1e-200)],
 )
 def test_a_recorded_design_is_answered_with_what_was_read_of_what_was_run_first(tmp_path, table, design, value):
     made = replayed(tmp_path / "home", table, file="a.csv")
@@ -156,7 +157,7 @@ def test_records_that_cannot_serve_are_refused_before_a_campaign_begins(tmp_path
 def test_a_table_that_a_spreadsheet_saved_again_is_read_as_every_other_table(tmp_path, table, text):
     (table / "again.csv").write_text(text)
     read = [table_records(settings_from({"FIELDCRAFT_RECORDS": str(table)}, home=tmp_path), f) for f in _BOTH]
-    assert [(r.design, r.outputs) for r in read[0]] == [(r.design, r.outputs) for r in read[1]] and len(read[0]) == 4
+    assert [(r.design, r.outputs) for r in read[0]] == [(r.design, r.outputs) for r in read[1]] and len(read[0]) == 5
 
 
 def test_without_a_folder_of_records_no_table_can_be_named(tmp_path, table):
