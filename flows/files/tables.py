@@ -272,7 +272,7 @@ def differs(variable: Variable, asked: object, given: object) -> bool:
     return asked != given
 
 
-def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+def each_key_once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object whose keys all differ. JSON's own parser would silently keep the last of two equal keys."""
     made = dict(pairs)
     if len(made) < len(pairs):
@@ -288,7 +288,7 @@ def read_json_results(file: Path) -> list[Mapping[str, Any]]:
         InputError: it cannot be read, or holds something else.
     """
     try:
-        data = json.loads(_text(file, read_bytes(file)), object_pairs_hook=_once)
+        data = json.loads(_text(file, read_bytes(file)), object_pairs_hook=each_key_once)
     except (ValueError, RecursionError) as error:  # ValueError: also a number of thousands of digits
         raise InputError(f"{file}: is no JSON ({error}). Mend that place.") from None
     items: Sequence[Any] = data if isinstance(data, list) else [data]
