@@ -179,9 +179,20 @@ def _import(options: argparse.Namespace, settings: Settings) -> int:
     done = import_table(settings, options.file, options.data, _pairs(options.map, "--map"), by)
     span = f"{len(done.trials)} trials, {done.trials[0]} to {done.trials[-1]}"
     said = "imported" if done.anew else "this very file was imported before; nothing was changed:"
-    lines = [f"{done.campaign}: {said} {span}.", *_left_out(done.left)]
+    lines = [f"{done.campaign}: {said} {span}.", *_left_out(done.left), *_repeated(done.repeated)]
     show(options.json, asdict(done), lambda: "\n".join(lines))
     return 0
+
+
+def _repeated(repeated: Mapping[str, str]) -> list[str]:
+    if not repeated:
+        return []
+    some = ", ".join(f"{trial} as {earlier}" for trial, earlier in list(repeated.items())[:3])
+    more = f" and {len(repeated) - 3} more" if len(repeated) > 3 else ""
+    return [
+        f"the same design and results as an earlier trial: {some}{more}. Is it the same measurement, it counts twice: "
+        f"'fieldcraft retract {next(iter(repeated))} --reason ...' takes it back."
+    ]
 
 
 def _left_out(left: Mapping[str, str]) -> list[str]:

@@ -1,18 +1,18 @@
 """Recorded results by their designs, of a campaign or of a table that ``fieldcraft export`` wrote."""
 
-import csv
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from fieldcraft.flows.analysis.feasibility import is_infeasible
 from fieldcraft.flows.analysis.learnt import standing
 from fieldcraft.flows.analysis.noise import by_people
-from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.errors import InputError, at
 from fieldcraft.flows.files.exported import LEVEL, no_result
 from fieldcraft.flows.files.field_files import COLUMN, named_field
-from fieldcraft.flows.files.tables import unguarded
+from fieldcraft.flows.files.tables import Row, finite, read_table
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.campaign_file import Dispatch
 from fieldcraft.flows.text import printable, quoted
@@ -20,6 +20,7 @@ from fieldcraft.physics.space import Design
 from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import FieldRef, Trial
 
+_Cell = TypeVar("_Cell")
 _REL = 1e-9  # numbers closer than this, relative to their size, are the same
 
 
@@ -31,7 +32,7 @@ class KnownResult:
         name: Its source: a trial, or a row of a table.
         design: The design that was run; in a table its numbers are text, too.
         outputs: The measured outputs; empty where the design was infeasible.
-        units: Units of the outputs; empty where none are recorded.
+        units: Units of variables and outputs, as far as they are recorded.
         stored: The fields in the store from which the outputs were evaluated; None where there are none.
         file: The file of the fields that a row names; None where it names none. The outputs may then be empty.
         infeasible: True if there is no result because the design itself is infeasible.
@@ -108,6 +109,7 @@ def campaign_records(settings: Settings, name: str) -> tuple[KnownResult, ...]:
             f"dispatcher.campaign: the ledger has no campaign {quoted(name)}. Known: {', '.join(known) or 'none'}."
         )
     units = {output["name"]: output["unit"] for output in known[name].environment["outputs"]}
+    units |= known[name].environment.get("units", {})
     kind = None if by_people(known[name]) else Dispatch.model_validate(known[name].spec.get("dispatcher", {})).kind
     read = {each.trial for each in standing(ledger.campaign_results(name)).values() if each.source in (kind, "import")}
     found = (_of_trial(trial, units, trial.field if trial.id in read else None) for trial in ledger.trials(name))
@@ -132,14 +134,20 @@ def table_records(settings: Settings, file: str) -> tuple[KnownResult, ...]:
             field outside its own folder.
     """
     path = _within(settings.records, file)
-    try:
-        with path.open(newline="", encoding="utf-8") as table:
-            rows = csv.DictReader(table)
-            found = [_of_row(path, _plain(row), f"row {number}") for number, row in enumerate(rows, 2)]
-    except (OSError, UnicodeDecodeError, csv.Error, ValueError) as error:
-        raise InputError(
-            f"dispatcher.file: {path} cannot be used ({error}). Give a table that 'fieldcraft export' wrote."
-        ) from None
+    with at("dispatcher.file"):
+        table = read_table(path)
+        if not _group(table.units, "design.") or not (_group(table.units, "output.") or COLUMN in table.units):
+            raise InputError(
+                f"{path}: it has no columns design.NAME, or no columns output.NAME. Write them before the names of "
+                "variables and results, as 'fieldcraft export NAME --csv FILE' does."
+            )
+        units = {
+            name: unit
+            for prefix in ("design.", "ran.", "output.")
+            for name, unit in _group(table.units, prefix).items()
+            if unit is not None
+        }
+        found = [_of_row(path, row, units) for row in table.rows]
     return tuple(record for record in found if record is not None)
 
 
@@ -158,35 +166,24 @@ def _within(folder: Path | None, file: str) -> Path:
     return path
 
 
-def _plain(row: Mapping[str, str]) -> dict[str, str]:
-    """A row without the apostrophes that keep spreadsheets from taking texts for formulas."""
-    return {key: unguarded(cell) if isinstance(cell, str) else cell for key, cell in row.items()}
-
-
-def _of_row(table: Path, row: Mapping[str, str], name: str) -> KnownResult | None:
+def _of_row(table: Path, row: Row, units: Mapping[str, str]) -> KnownResult | None:
     """The result in a row; None where it has none, where that was retracted, or where a coarser level was run.
 
     Raises:
-        ValueError: the table has no designs or no outputs, or a row is short or holds an output that is no number.
+        InputError: an output is no number, or the field lies outside the table's folder.
     """
-    if None in row.values() or None in row:
-        raise ValueError(f"{name} has not as many cells as the header")
-    asked, outputs = _group(row, "design."), _group(row, "output.")
-    if not asked or not (outputs or COLUMN in row):
-        raise ValueError("it has no columns design.NAME or no columns output.NAME")
-    ran = {key: value for key, value in _group(row, "ran.").items() if value}
-    known, design = row.get("trial") or name, {**asked, **ran}
-    if row.get("state") == "FAILED" and row.get("feasible") == "no" and not row.get(LEVEL):
-        return KnownResult(known, design, {}, infeasible=True)
-    named = row.get(COLUMN)
-    given = {key: float(value) for key, value in outputs.items() if value}
-    if no_result(row):
+    cells = row.cells
+    ran = {key: value for key, value in _group(cells, "ran.").items() if value}
+    known, design = cells.get("trial") or row.place.rpartition(": ")[2], {**_group(cells, "design."), **ran}
+    if cells.get("state") == "FAILED" and cells.get("feasible") == "no" and not cells.get(LEVEL):
+        return KnownResult(known, design, {}, units, infeasible=True)
+    if no_result(cells):
         return None
-    if not named:
-        return KnownResult(known, design, given) if given and given.keys() == outputs.keys() else None
-    file = named_field(table, named, f"dispatcher.file: {table}: {name}", table.parent)
-    return KnownResult(known, design, given, file=file)
+    told = {key: value for key, value in _group(cells, "output.").items() if value}
+    outputs = {key: finite(value, f"{row.place}: {key}") for key, value in told.items()}
+    file = named_field(table, named, row.place, table.parent) if (named := cells.get(COLUMN)) else None
+    return KnownResult(known, design, outputs, units, file=file) if outputs or file else None
 
 
-def _group(row: Mapping[str, str], prefix: str) -> dict[str, str]:
+def _group(row: Mapping[str, _Cell], prefix: str) -> dict[str, _Cell]:
     return {key.removeprefix(prefix): value for key, value in row.items() if key.startswith(prefix)}

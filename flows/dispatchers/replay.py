@@ -6,6 +6,7 @@ beside it. A process reads the records once. Nothing runs and nothing is kept on
 and each call looks it up.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,9 +16,10 @@ from fieldcraft.flows.dispatchers._known_results import KnownResult, campaign_re
 from fieldcraft.flows.errors import InputError, at
 from fieldcraft.flows.files.field_files import read_field
 from fieldcraft.flows.files.field_outputs import outputs_of_file
-from fieldcraft.flows.files.tables import level
+from fieldcraft.flows.files.tables import finite, level
 from fieldcraft.flows.jobs.dispatcher import Failed, Finished, Handle, Job, Outcome, Place
 from fieldcraft.flows.text import quoted
+from fieldcraft.physics.space import Categorical
 from fieldcraft.storage.fields import FieldDamaged, fields_at
 
 if TYPE_CHECKING:
@@ -58,36 +60,41 @@ class Replay:
             raise ValueError("give exactly one of campaign (of this ledger) and file (in FIELDCRAFT_RECORDS)")
 
     def require(self, problem: "Problem") -> None:
-        """Accept records that have the problem's variables and outputs, these in the problem's units.
+        """Accept records that have the problem's variables and outputs, as numbers in the problem's units.
 
         Every field file is read, one at a time. It must be one of the problem's, and agree with the outputs beside it.
 
         Raises:
             InputError: they lack one, or cannot be read; says which.
         """
-        self._check(tuple(problem.space.names), {output.name: output.unit for output in problem.measured})
+        self._check(problem.space.units, {output.name: output.unit for output in problem.measured})
         for record in self._records:
-            if (file := self._file(record)) is not None:
-                with at(f"dispatcher: {record.name} of {self._source}"):
-                    design = {v.name: level(v, str(record.design[v.name]), v.name) for v in problem.space.variables}
+            with at(f"dispatcher: {record.name} of {self._source}"):
+                told = {v.name: str(record.design[v.name]) for v in problem.space.variables}
+                for v in problem.space.variables:
+                    if told[v.name] and not isinstance(v, Categorical):
+                        finite(told[v.name], v.name)
+                if (file := self._file(record)) is not None:
+                    design = {v.name: level(v, told[v.name], v.name) for v in problem.space.variables}
                     outputs_of_file(problem, design, file, record.outputs)
 
     def _file(self, record: KnownResult) -> Path | None:
         """The file of a record's fields, unless its noisy outputs count instead."""
         return None if self.noisy else record.file
 
-    def _check(self, names: tuple[str, ...], units: dict[str, str]) -> None:
+    def _check(self, variables: Mapping[str, str], outputs: Mapping[str, str]) -> None:
+        """Accept records that have all variables and outputs, each given with its unit, in these units."""
         if not self._records:
             raise InputError(f"dispatcher: {self._source} holds no result. Name another, or wait for its first.")
         for record in self._records:
-            if missing := [name for name in names if name not in record.design]:
+            if missing := [name for name in variables if name not in record.design]:
                 raise InputError(f"dispatcher: {self._source} has no variable {missing[0]!r}, which the problem has.")
-            for name, unit in units.items():
-                answered = record.infeasible or self._file(record) is not None
-                if name not in record.outputs and not answered:
-                    raise InputError(
-                        f"dispatcher: {record.name} of {self._source} has no output {name!r}, which the problem has."
-                    )
+            answered = record.infeasible or self._file(record) is not None
+            if not answered and (missing := [name for name in outputs if name not in record.outputs]):
+                raise InputError(
+                    f"dispatcher: {record.name} of {self._source} has no output {missing[0]!r}, which the problem has."
+                )
+            for name, unit in {**variables, **outputs}.items():
                 if record.units.get(name, unit) != unit:
                     raise InputError(
                         f"dispatcher: {self._source} has {name!r} in {record.units[name]!r}, and the problem has it in "
@@ -142,8 +149,8 @@ class Replay:
         """The recorded fields, or the recorded outputs where there are none or these are noisy.
 
         Raises:
-            FieldDamaged: nothing was recorded, or the fields have changed since they were recorded.
-            InputError: the file of the fields is gone or damaged.
+            FieldDamaged: nothing was recorded.
+            InputError: the fields are gone, or have changed since they were recorded: another attempt would be no use.
         """
         import xarray as xr
 
@@ -153,7 +160,14 @@ class Replay:
         if (file := self._file(record)) is not None:
             return read_field(file)
         if record.stored is not None and not self.noisy:
-            return fields_at(self.place.settings.fields).read(record.stored)
+            try:
+                return fields_at(self.place.settings.fields).read(record.stored)
+            except FieldDamaged as error:
+                trial = handle["key"].rpartition("-")[0]
+                raise InputError(
+                    f"{trial}: what {record.name} of {self._source} recorded cannot be read. {error} Have it again and "
+                    f"go on, or give the trial up: 'fieldcraft cancel {trial} --reason ...'."
+                ) from None
         units = handle["outputs"]
         return xr.Dataset({name: ((), record.outputs[name], {"units": unit}) for name, unit in units.items()})
 

@@ -219,6 +219,21 @@ def _titled(title: str, renamed: Mapping[str, str]) -> tuple[str, str | None]:
 
 
 def number(text: str, what: str) -> float:
+    """Parse a finite number whose square is one too.
+
+    Raises:
+        InputError: it is none; ``what`` names the value in the message.
+    """
+    value = finite(text, what)
+    if value and not 1 / HUGE <= abs(value) <= HUGE:
+        raise InputError(
+            f"{what} is {quoted(text)}, out of reach, for its square is no number any more. Give 0 or a number from "
+            f"{1 / HUGE:g} to {HUGE:g}."
+        )
+    return value
+
+
+def finite(text: str, what: str) -> float:
     """Parse a finite number.
 
     Raises:
@@ -232,11 +247,6 @@ def number(text: str, what: str) -> float:
         raise InputError(f"{what} is {quoted(text)}, no number. Give one, with a decimal point.") from None
     if not math.isfinite(value):
         raise InputError(f"{what} is {quoted(text)}. Give a finite number.")
-    if value and not 1 / HUGE <= abs(value) <= HUGE:
-        raise InputError(
-            f"{what} is {quoted(text)}, out of reach, for its square is no number any more. Give 0 or a number from "
-            f"{1 / HUGE:g} to {HUGE:g}."
-        )
     return value
 
 
@@ -269,7 +279,7 @@ def differs(variable: Variable, asked: object, given: object) -> bool:
     return asked != given
 
 
-def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+def each_key_once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object whose keys all differ. JSON's own parser would silently keep the last of two equal keys."""
     made = dict(pairs)
     if len(made) < len(pairs):
@@ -285,7 +295,7 @@ def read_json_results(file: Path) -> list[Mapping[str, Any]]:
         InputError: it cannot be read, or holds something else.
     """
     try:
-        data = json.loads(_text(file, read_bytes(file)), object_pairs_hook=_once)
+        data = json.loads(_text(file, read_bytes(file)), object_pairs_hook=each_key_once)
     except (ValueError, RecursionError) as error:  # ValueError: also a number of thousands of digits
         raise InputError(f"{file}: is no JSON ({error}). Mend that place.") from None
     items: Sequence[Any] = data if isinstance(data, list) else [data]

@@ -185,7 +185,8 @@ def _page(path: Path, text: str, what: str, example: str) -> Page:
     except RecursionError:
         raise InputError(f"{path}: is not YAML: it is nested too deeply. Give a {what}.") from None
     if not isinstance(data, dict):
-        raise InputError(f"{path}: holds a {type(data).__name__}, not a mapping. Begin from {example}.")
+        held = "nothing" if data is None else f"a {type(data).__name__}"
+        raise InputError(f"{path}: holds {held}, not a mapping. Begin from {example}.")
     return Page(path, data, dict(_lines(node)))
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from fieldcraft.flows.files.tables import each_key_once
 from fieldcraft.storage.processes import signal_name
 from fieldcraft.storage.records import FailureKind
 
@@ -75,15 +76,15 @@ def _fields(file: Path, form: str, units: Mapping[str, str]) -> "xr.Dataset":
     """
     if file.is_symlink() or not file.is_file():
         raise ValueError(f"it wrote no file {file.name!r}. Compare dispatcher.output.file with what it writes")
-    fields = from_json(file.read_text(encoding="utf-8")) if form == "json" else from_netcdf(file)
+    fields = from_json(file.read_bytes()) if form == "json" else from_netcdf(file)
     for name, unit in units.items():
         if name in fields and (said := fields[name].attrs.setdefault("units", unit)) != unit:
             raise ValueError(f"{name!r} is in {said!r}, and the problem has it in {unit!r}. Let both agree")
     return fields
 
 
-def from_json(text: str) -> "xr.Dataset":
-    """Fields from a mapping of names to numbers, or to ``{values: ..., dims: [...], units: ...}``.
+def from_json(raw: bytes) -> "xr.Dataset":
+    """Fields from a mapping of names to numbers, or to ``{values: ..., dims: [...], units: ...}``, in UTF-8.
 
     Raises:
         ValueError: it is not that; names the variable.
@@ -91,7 +92,9 @@ def from_json(text: str) -> "xr.Dataset":
     import xarray as xr
 
     try:
-        data = json.loads(text)
+        data = json.loads(raw.decode("utf-8-sig"), object_pairs_hook=each_key_once)
+    except UnicodeDecodeError:
+        raise ValueError("it is not UTF-8 text") from None
     except ValueError as error:
         raise ValueError(f"it is no JSON ({error})") from None
     if not isinstance(data, dict) or not data:

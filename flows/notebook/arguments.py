@@ -5,6 +5,8 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.files.tables import level
 from fieldcraft.physics.space import SearchSpace
@@ -30,6 +32,17 @@ def mapping(what: str, given: Any) -> dict[str, Any]:
     if not isinstance(given, Mapping):
         raise InputError(f"{what} is {given!r}: give a mapping of names to values.")
     return dict(given)
+
+
+def plain(given: Any) -> Any:
+    """A value as a campaign file would hold it: numpy's numbers and arrays within it as those of Python."""
+    if isinstance(given, np.generic | np.ndarray):
+        return given.tolist()
+    if isinstance(given, Mapping):
+        return {name: plain(value) for name, value in given.items()}
+    if isinstance(given, list | tuple):
+        return [plain(value) for value in given]
+    return given
 
 
 def folder(what: str, given: Any) -> Path:

@@ -8,7 +8,7 @@ from typing import Any
 from fieldcraft.flows.commands.shared import campaign_of
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.files.yaml_data import Page, read_page
-from fieldcraft.flows.notebook.arguments import folder, mapping, names
+from fieldcraft.flows.notebook.arguments import folder, mapping, names, plain
 from fieldcraft.flows.notebook.open_campaign import OpenCampaign
 from fieldcraft.flows.settings import Settings, settings_from
 from fieldcraft.flows.wiring.campaign_file import campaign_on
@@ -73,7 +73,7 @@ def campaign(
         stated["dispatcher"] = {"kind": "lab"}
     if budget is not None:
         stated["budget"] = dict(budget) if isinstance(budget, Mapping) else {"trials": budget}
-    page = Page(Path(f"campaign {str(name)!r}"), {**stated, **further}, {})
+    page = Page(Path(f"campaign {str(name)!r}"), plain({**stated, **further}), {})
     return _begun(page, settings, [result["name"] for result in results])
 
 
@@ -95,7 +95,7 @@ def _nothing_beside(file: str | Path, *given: Any) -> None:
 
 
 def _variables(space: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [{"name": name, **_variable(name, stated)} for name, stated in mapping("space", space).items()]
+    return [{"name": name, **_variable(name, plain(stated))} for name, stated in mapping("space", space).items()]
 
 
 def _variable(name: str, stated: Any) -> dict[str, Any]:

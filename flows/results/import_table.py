@@ -24,7 +24,7 @@ from fieldcraft.flows.wiring.fit.derived import completed, require_measured_colu
 from fieldcraft.physics.space import SpaceError
 from fieldcraft.storage.fields import FieldStore, content_digest, fields_at
 from fieldcraft.storage.open_ledger import open_ledger
-from fieldcraft.storage.records import Known
+from fieldcraft.storage.records import Known, Trial, digest_of
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,14 @@ class Imported:
         trials: The trials of the file, by number.
         anew: True if they were recorded now; False if the same file had been imported before.
         left: Reason why a trial of an exported table was left out, by its name there.
+        repeated: The earlier trial with the same design and results, by the trial.
     """
 
     campaign: str
     trials: tuple[str, ...]
     anew: bool
     left: Mapping[str, str]
+    repeated: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -95,11 +97,22 @@ def import_table(settings: Settings, file: Path, data: Path, renamed: Mapping[st
     imported = [trial for trial in ledger.trials(campaign.name) if trial.origin.kind == "imported"]
     before = [trial for trial in imported if trial.origin.data_digest == digest]
     if before:
-        return Imported(campaign.name, tuple(trial.id for trial in before), False, read_as.left)
+        return Imported(campaign.name, tuple(trial.id for trial in before), False, read_as.left, {})
     fields = fields_at(settings.fields)
     known = (_stored(line, fields) for line in lines)
     trials = adopt(ledger, campaign.name, ended, known, digest, f"import of {data.name}", by)
-    return Imported(campaign.name, trials, True, read_as.left)
+    return Imported(campaign.name, trials, True, read_as.left, _repeated(ledger.trials(campaign.name), set(trials)))
+
+
+def _repeated(trials: Sequence[Trial], new: Set[str]) -> dict[str, str]:
+    """Earlier trials that count and have the design and results of a new one, by the new one."""
+    first: dict[str, str] = {}
+    found = {}
+    for trial in (trial for trial in trials if trial.counts):
+        earlier = first.setdefault(digest_of([trial.actual, trial.outputs]), trial.id)
+        if trial.id in new and earlier != trial.id:
+            found[trial.id] = earlier
+    return found
 
 
 def _require_names(campaign: Campaign, renamed: Mapping[str, str]) -> None:

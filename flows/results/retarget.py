@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fieldcraft.flows.analysis.learnt import counting
 from fieldcraft.flows.errors import InputError
@@ -16,10 +17,13 @@ from fieldcraft.flows.wiring.create import created
 from fieldcraft.flows.wiring.fit.derived import completed
 from fieldcraft.physics.outputs.checks import numbers_given
 from fieldcraft.physics.space import SpaceError
-from fieldcraft.storage.fields import FieldStore, fields_at
+from fieldcraft.storage.fields import FieldDamaged, FieldStore, fields_at
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.open_ledger import open_ledger
-from fieldcraft.storage.records import Known, Result, Trial, digest_of
+from fieldcraft.storage.records import FieldRef, Known, Trial, digest_of
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ def retarget(settings: Settings, source: str, file: Path, by: str) -> Retargeted
     Raises:
         InputError: there is no such campaign or it is that of the file, the variables differ, a field says nothing of
             the outputs, no trial has a field, or the campaign has ended. Nothing was adopted.
-        storage.fields.FieldError: a field is lost or damaged.
+        storage.fields.FieldError: the store does not answer.
         storage.ledger.LeaseHeld: a pass is under way, which would propose without these results.
     """
     campaign = read(file, settings)
@@ -110,7 +114,12 @@ def _read(
         except SpaceError as error:
             left[trial.id] = str(error)
             continue
-        found = _known(campaign, trial, result, fields)
+        try:
+            dataset = fields.read(result.field)
+        except FieldDamaged as error:
+            left[trial.id] = str(error)
+            continue
+        found = _known(campaign, trial, result.field, dataset)
         try:
             outputs = completed(campaign, found.outputs, trial.actual, trial.id)
         except InputError as error:
@@ -119,10 +128,8 @@ def _read(
             yield found.model_copy(update={"outputs": outputs})
 
 
-def _known(campaign: Campaign, trial: Trial, result: Result, fields: FieldStore) -> Known:
+def _known(campaign: Campaign, trial: Trial, field: FieldRef, dataset: "xr.Dataset") -> Known:
     """One trial with the measured outputs that the new target reads from its field."""
-    assert result.field is not None
-    dataset = fields.read(result.field)
     try:
         require_units(campaign.problem, dataset)
         outputs = numbers_given(campaign.problem.evaluate(trial.actual, dataset), campaign.problem.measured)
@@ -132,4 +139,4 @@ def _known(campaign: Campaign, trial: Trial, result: Result, fields: FieldStore)
             f"{trial.id}: problem {campaign.spec.problem.kind!r} cannot read its outputs from the field. "
             f"{kind}{str(error).removesuffix('.')}. Nothing was adopted."
         ) from error
-    return Known(design=trial.actual, outputs=outputs, field=result.field, details={"trial": trial.id})
+    return Known(design=trial.actual, outputs=outputs, field=field, details={"trial": trial.id})

@@ -211,10 +211,17 @@ def _told(path: str, fault: Any, more: Sequence[str], keys: Sequence[str]) -> st
 
 
 def _place(loc: Sequence[int | str], data: Any) -> tuple[int | str, ...]:
-    """Place of a fault in the data, without the parts that pydantic adds for each type of a union."""
-    for depth, part in enumerate(loc):
+    """Place of a fault in the data, without the parts that pydantic adds for each type of a union.
+
+    A mapping that stands alone where a list may stand is no item of one.
+    """
+    place: list[int | str] = []
+    for part in loc:
+        if isinstance(part, int) and isinstance(data, Mapping) and part not in data:
+            continue
         known = range(len(data)) if isinstance(data, list | tuple) else data if isinstance(data, Mapping) else ()
         if part not in known:
-            return tuple(loc[: depth + isinstance(data, Mapping)])
+            return (*place, part) if isinstance(data, Mapping) else tuple(place)
+        place.append(part)
         data = data[part]
-    return tuple(loc)
+    return tuple(place)

@@ -186,7 +186,11 @@ class _Campaign(Part):
     @field_validator("warm_start", mode="before")
     @classmethod
     def _one_or_several(cls, given: Any) -> Any:
-        return (given,) if isinstance(given, Mapping) else given
+        if isinstance(given, Mapping):
+            return (given,)
+        if not isinstance(given, list | tuple):
+            raise ValueError("give an earlier campaign as {campaign: NAME}, or a list of such")
+        return given
 
     @field_validator("warm_start")
     @classmethod
@@ -283,8 +287,8 @@ def _validated(model: type[_Spec], data: Mapping[str, Any], context: str | None 
 def _known_keys(place: tuple[int | str, ...]) -> list[str]:
     """Keys that exist in a place of the file."""
     model: type[BaseModel] = CampaignSpec
-    for part in place:
-        annotation = model.model_fields[str(part)].annotation
+    for part in (part for part in place if isinstance(part, str)):  # an item of a list has the keys of every other
+        annotation = model.model_fields[part].annotation
         options = getattr(annotation, "__args__", (annotation,))
         model = next(o for o in options if isinstance(o, type) and issubclass(o, BaseModel))
     return [*model.model_fields, *getattr(model, "short", ())]

@@ -97,17 +97,32 @@ def require_conditions(campaign: "Campaign") -> None:
     """Accept the conditions from which a surrogate learns if they are about the objective on sides of its domain.
 
     Raises:
-        InputError: a condition names another field or axis, or gives no values there; or a mask leaves nothing.
+        InputError: an axis has another unit than its variable; a condition names another field or axis, stands twice,
+            or gives no values there; or a mask leaves nothing.
     """
     known, objective = campaign.known_physics, campaign.problem.outputs[0].name
     if known is None:
         return
+    place = f"problem {campaign.spec.problem.kind!r}"
+    for axis in known.domain.axes:
+        if axis.unit and (unit := campaign.space.units[axis.name]) and unit != axis.unit:
+            raise InputError(
+                f"{place}: the axis {axis.name!r} of its domain is in {axis.unit!r} and the variable in {unit!r}. The "
+                "equation holds over the variables: let both agree."
+            )
+    seen: set[tuple[str, str, float, float]] = set()
     for condition in known.conditions:
         if condition.field != objective or condition.axis not in known.domain.names:
             raise InputError(
-                f"problem {campaign.spec.problem.kind!r}: a condition names the field {condition.field!r} and the axis "
+                f"{place}: a condition names the field {condition.field!r} and the axis "
                 f"{condition.axis!r}. The objective is {objective!r} and the axes are {', '.join(known.domain.names)}."
             )
+        if (side := (condition.axis, condition.end, condition.value, condition.slope)) in seen:
+            raise InputError(
+                f"{place}: two conditions of one kind hold at the {condition.end} end of {condition.axis!r}. Remove "
+                "one, or name another side."
+            )
+        seen.add(side)
     _imposed(campaign, known)
 
 

@@ -97,8 +97,8 @@ OF_ANY_FILE = (".nan", "1.0e+300")  # found wherever they stand, before it is kn
 PLAIN: dict[str, tuple[str | bytes, Sequence[str]]] = {
     "a list": ("- a\n- b\n", ["holds a list, not a mapping. Begin from"]),
     "words": ("just words\n", ["holds a str, not a mapping"]),
-    "nothing": ("", ["holds a NoneType, not a mapping"]),
-    "a comment": ("# nothing\n", ["holds a NoneType, not a mapping"]),
+    "nothing": ("", ["holds nothing, not a mapping"]),
+    "a comment": ("# nothing\n", ["holds nothing, not a mapping"]),
     "a number": ("5\n", ["holds a int, not a mapping"]),
     "a python tag": ("a: !!python/object/apply:os.system [ls]\n", ["line 1 carries the tag 'tag:yaml.org,2002:py"]),
     "a tag": ("a: 1\nb: !mine 2\n", ["line 2 carries the tag '!mine': the file is plain data. Remove the tag."]),

@@ -254,6 +254,8 @@ def test_a_simulator_beside_a_program_is_refused_and_idempotence_and_noise_are_t
     ("text", "message"),
     [
         ("nonsense", "it is no JSON"),
+        ('{"value": 1, "value": 2}', r"it is no JSON \(it gives 'value' twice\)"),
+        ('{"value": 1, "Gr\u00f6\u00dfe": 2}'.encode("latin-1"), "it is not UTF-8 text"),
         ("[1]", r"it holds \[1\], not a mapping"),
         ("{}", r"it holds \{\}, not a mapping"),
         ('{"value": "2"}', "'value' is '2': give a number"),
@@ -266,7 +268,7 @@ def test_a_simulator_beside_a_program_is_refused_and_idempotence_and_noise_are_t
     ],
 )
 def test_an_output_that_is_not_what_was_agreed_fails_with_what_is_wrong(place, text, message):
-    (place / "text").write_text(text)
+    (place / "text").write_bytes(text.encode() if isinstance(text, str) else text)
     with pytest.raises(ProgramEnded, match=f"prog ended well, but its output cannot be used: .*{message}") as ended:
         ran(place, f"cp {place}/text result.json")
     assert ended.value.kind == "unknown"

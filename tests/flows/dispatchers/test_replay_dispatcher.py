@@ -32,7 +32,9 @@ a-0003,COMPLETED,,yes,3.0,4.0,3.5,,7.0
 a-0004,COMPLETED,retracted,,5.0,4.0,,,8.0
 a-0005,FAILED,,no,6.0,4.0,,,
 a-0006,FAILED,,,7.0,4.0,,,
+a-0007,COMPLETED,,yes,8.0,4.0,,,1e-200
 """
+_BOTH = ("again.csv", "a.csv")
 
 
 def replayed(
@@ -59,7 +61,7 @@ def table(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("design", "value"),
-    [({"x1": 1.0, "x2": 2.0 * (1 + 9e-10)}, 5.0), ({"x1": 3.5, "x2": 4}, 7.0)],
+    [({"x1": 1.0, "x2": 2.0 * (1 + 9e-10)}, 5.0), ({"x1": 3.5, "x2": 4}, 7.0), ({"x1": 8.0, "x2": 4.0}, 1e-200)],
 )
 def test_a_recorded_design_is_answered_with_what_was_read_of_what_was_run_first(tmp_path, table, design, value):
     made = replayed(tmp_path / "home", table, file="a.csv")
@@ -111,9 +113,23 @@ def test_designs_are_one_when_their_numbers_nearly_are_and_their_texts_exactly()
         ({"file": "b.csv"}, None, r"dispatcher\.file: 'b\.csv' is no file in .*records, the folder that"),
         ({"file": "../secret.csv"}, None, r"'\.\./secret\.csv' is no file in .*records"),
         ({"file": "link.csv"}, None, r"'link\.csv' is no file in .*records"),
-        ({"file": "a.csv"}, "a,b\n1,2\n", r"a\.csv cannot be used \(it has no columns design\.NAME"),
-        ({"file": "a.csv"}, f"{HEADER}\n1,2\n", r"a\.csv cannot be used \(row 2 has not as many cells"),
-        ({"file": "a.csv"}, f"{HEADER}\na,COMPLETED,,,1,2,,,hot\n", "could not convert string to float: 'hot'"),
+        ({"file": "a.csv"}, "a,b\n1,2\n", r"a\.csv: it has no columns design\.NAME"),
+        ({"file": "a.csv"}, f"{HEADER}\n1,2\n", r"a\.csv: line 2 has 2 cells and the header 9"),
+        ({"file": "a.csv"}, f"{HEADER}\na,COMPLETED,,,1,2,,,hot\n", "a.csv: line 2: value is 'hot', no number"),
+        ({"file": "a.csv"}, f"{HEADER}\na,COMPLETED,,,1,2,,,nan\n", "line 2: value is 'nan'. Give a finite number"),
+        ({"file": "a.csv"}, f"{HEADER},output.value\na,COMPLETED,,,1,2,,,5,6\n", "'output.value' stands there twice"),
+        (
+            {"file": "a.csv"},
+            "design.x1 [m],design.x2,output.value\n1,2,3\n",
+            "'a.csv' has 'x1' in 'm', and the problem",
+        ),
+        ({"file": "a.csv"}, "design.x1,design.x2,output.value [K]\n1,2,3\n", "'a.csv' has 'value' in 'K', and the"),
+        (
+            {"file": "a.csv"},
+            "design.x1,design.x2,output.value\n1,left,3\n",
+            "line 2 of 'a.csv': x2 is 'left', no number",
+        ),
+        ({"file": "a.csv"}, "design.x1,design.x2,output.value,output.y\n1,2,,3\n", "'a.csv' has no output 'value'"),
         ({"file": "a.csv"}, f"{HEADER}\n", "'a.csv' holds no result"),
         ({"file": "a.csv"}, "design.x1,output.value\n1,2\n", "'a.csv' has no variable 'x2', which the problem has"),
         ({"file": "a.csv"}, "design.x1,design.x2,output.y\n1,2,3\n", "'a.csv' has no output 'value'"),
@@ -127,6 +143,21 @@ def test_records_that_cannot_serve_are_refused_before_a_campaign_begins(tmp_path
         (table / "a.csv").write_text(text)
     with pytest.raises(InputError, match=message):
         replayed(tmp_path / "home", table, **source)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"\ufeff{HEADER}\r\n{ROWS}",
+        f"{HEADER}\n{ROWS}".replace(",", ";"),
+        f"{HEADER}\n\n{ROWS},,,,,,,,\n",
+        f"{HEADER}\n{ROWS}".replace("output.value", "output.value []"),
+    ],
+)
+def test_a_table_that_a_spreadsheet_saved_again_is_read_as_every_other_table(tmp_path, table, text):
+    (table / "again.csv").write_text(text)
+    read = [table_records(settings_from({"FIELDCRAFT_RECORDS": str(table)}, home=tmp_path), f) for f in _BOTH]
+    assert [(r.design, r.outputs) for r in read[0]] == [(r.design, r.outputs) for r in read[1]] and len(read[0]) == 5
 
 
 def test_without_a_folder_of_records_no_table_can_be_named(tmp_path, table):

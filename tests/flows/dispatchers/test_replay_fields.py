@@ -101,17 +101,17 @@ def test_a_campaign_that_was_imported_with_its_fields_is_replayed_with_them(orig
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("fields/1.nc", "fields/9.nc", r"row 3 of 'bars\.csv': .*9\.nc: there is no such file"),
-        ("fields/1.nc", "../secret.nc", r"bars\.csv: row 3: the field file '\.\./secret\.nc' lies outside"),
-        ("fields/1.nc", "link.nc", r"bars\.csv: row 3: the field file 'link\.nc' lies outside"),
-        ("fields/1.nc", "wrong.nc", r"row 3 of 'bars\.csv': 'moment' of the field is in 'kN m'"),
-        ("fields/1.nc", "nan.nc", r"row 3 of 'bars\.csv': 'moment' of the field is nan at x 0"),
+        ("fields/1.nc", "fields/9.nc", r"line 3 of 'bars\.csv': .*9\.nc: there is no such file"),
+        ("fields/1.nc", "../secret.nc", r"bars\.csv: line 3: the field file '\.\./secret\.nc' lies outside"),
+        ("fields/1.nc", "link.nc", r"bars\.csv: line 3: the field file 'link\.nc' lies outside"),
+        ("fields/1.nc", "wrong.nc", r"line 3 of 'bars\.csv': 'moment' of the field is in 'kN m'"),
+        ("fields/1.nc", "nan.nc", r"line 3 of 'bars\.csv': 'moment' of the field is nan at x 0"),
         (
             "5.35",
             "5.45",
-            r"row 2 of 'bars\.csv': compliance is 5\.45.* in the table and 5\.35.* by its field\. Let both",
+            r"line 2 of 'bars\.csv': compliance is 5\.45.* in the table and 5\.35.* by its field\. Let both",
         ),
-        ("30.0,", "deep,", r"row 3 of 'bars\.csv': d1 is 'deep', no number"),
+        ("30.0,", "deep,", r"line 3 of 'bars\.csv': d1 is 'deep', no number"),
     ],
 )
 def test_fields_that_cannot_serve_are_refused_before_a_campaign_begins(tmp_path, records, old, new, message):
@@ -129,7 +129,7 @@ def test_fields_that_cannot_serve_are_refused_before_a_campaign_begins(tmp_path,
 
 
 def test_noisy_outputs_are_replayed_without_the_fields_beside_them(tmp_path, records):
-    with pytest.raises(InputError, match=r"row 3 of 'bars\.csv' has no output 'compliance', which the problem has"):
+    with pytest.raises(InputError, match=r"line 3 of 'bars\.csv' has no output 'compliance', which the problem has"):
         wired(tmp_path / "home", records, noisy=True)
     file = records / "bars.csv"
     first, second, *_ = file.read_text().splitlines()
@@ -155,3 +155,23 @@ def test_a_field_that_is_gone_ends_the_pass_and_costs_nothing_once_it_is_back(or
     (tmp_path / "aside.nc").rename(gone)
     other.make_pass()
     assert other.ledger.trial("again-0001").field == known[0].field
+
+
+def test_a_field_that_the_store_has_lost_ends_the_pass_and_costs_nothing_once_it_is_back(original, tmp_path):
+    first, *_ = original.ledger.trials("bar")
+    (tmp_path / "again.yaml").write_text(yaml.safe_dump(again(campaign="bar")))
+    other = Bench(original.settings, tmp_path / "again.yaml")
+    folder = original.settings.home / "fields" / first.field.digest[:2] / first.field.digest
+    folder.rename(tmp_path / "aside")
+    other.make_pass()
+    lease = other.ledger.acquire("again")
+    with pytest.raises(
+        InputError, match=r"again-0001: what bar-0001 of campaign 'bar' recorded cannot be read\. Field"
+    ):
+        make_pass(Ref(str(other.settings.home), "again", lease.model_dump()))
+    other.ledger.release(lease)
+    (tmp_path / "aside").rename(folder)
+    while not other.make_pass().decision.finished:
+        pass
+    replayed = other.ledger.trial("again-0001")
+    assert (replayed.field, replayed.attempt, replayed.spent) == (first.field, 1, 1.0)

@@ -130,6 +130,17 @@ def test_a_loop_ends_with_the_budget_and_its_trials_are_a_table(rod):
     assert table.attrs["units"] == {"x": "m", "power": "W", "spread": "K"}
 
 
+def test_numbers_of_numpy_begin_the_same_campaign_as_those_of_python(rod, tmp_path):
+    asked = rod().ask(1)
+    power = {"low": np.float64(0), "high": np.int32(50), "unit": "W"}
+    space = {"x": (np.float32(0), np.int64(1), "m"), "power": power}
+    again = {"space": space, "budget": np.int64(6), "seed": np.int64(0), "algorithm": {"start": {"n": np.int64(3)}}}
+    assert rod(**again).ask(1).equals(asked)
+    for name, bounds in {"pair": (np.float32(0), np.int64(2)), "array": np.array([0, 2])}.items():
+        new = fc.campaign(name, space={"x": bounds}, minimize="y", algorithm=SOBOL, budget=np.int64(3), home=tmp_path)
+        assert 0.0 <= new.ask().x.iloc[0] <= 2.0
+
+
 def test_what_is_asked_for_is_in_the_ledger_before_it_is_returned_with_what_its_model_predicts(rod, tmp_path):
     campaign = rod(GP)
     for trial in campaign.ask(2).index:

@@ -54,6 +54,14 @@ def test_the_same_file_twice_changes_nothing_and_says_so(oven):
     assert len(oven.ledger.trials("oven")) == 4
 
 
+def test_a_line_that_is_there_already_is_imported_and_told(oven):
+    assert "earlier trial" not in imported(oven, DATA)[1]
+    status, out, _ = imported(oven, DATA + "A9,1200,30,N2,50,,-1\nA9,1200,30,N2,50,,-1\n")
+    assert status == 0 and len(oven.ledger.trials("oven")) == 6
+    assert "trial: oven-0003 as oven-0001, oven-0004 as oven-0002, oven-0006 as oven-0005. Is it" in out
+    assert "'fieldcraft retract oven-0003 --reason ...' takes it back." in out
+
+
 def test_a_table_that_can_be_read_but_once_is_known_by_what_was_read(oven):
     for text in (DATA, DATA.replace("30.5", "31.5")):
         reading, writing = os.pipe()

@@ -143,6 +143,19 @@ def test_trials_without_a_field_that_counts_or_outside_the_space_are_left_out_wi
     assert "none" not in {campaign.name for campaign in ledger_of(home).campaigns()}
 
 
+def test_a_lost_field_is_left_out_and_read_once_it_is_back(home, capsys):
+    second = ledger_of(home).trials("bar")[1]
+    folder = home / "home" / "fields" / second.field.digest[:2] / second.field.digest
+    folder.rename(home / "aside")
+    assert retarget(home) == 0
+    told = last(capsys)
+    assert len(told["trials"]) == 3 and list(told["left"]) == [second.id]
+    assert "is damaged" in told["left"][second.id] and "is missing" in told["left"][second.id]
+    (home / "aside").rename(folder)
+    assert retarget(home) == 0 and len(last(capsys)["trials"]) == 1
+    assert len(ledger_of(home).trials("tip")) == 4
+
+
 @pytest.mark.parametrize(
     ("changes", "source", "said"),
     [

@@ -180,7 +180,7 @@ def test_a_number_that_is_none_is_refused_as_text_too(text):
     [
         ("- a\n- b\n", "holds a list, not a mapping"),
         ("just words\n", "holds a str, not a mapping"),
-        ("", "holds a NoneType, not a mapping"),
+        ("", "holds nothing, not a mapping"),
         (SMALL + "batch: !!python/object/apply:os.system [ls]\n", "line 13 carries the tag 'tag:yaml.org,2002:python"),
         (SMALL + "batch: !!int 1\n", "line 13 carries the tag 'tag:yaml.org,2002:int'"),
         (SMALL + "batch: !mine 1\n", "line 13 carries the tag '!mine'"),

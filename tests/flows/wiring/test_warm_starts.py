@@ -109,6 +109,16 @@ def test_what_was_read_is_kept_though_the_earlier_campaign_grows_and_the_new_one
         ({"name": "x", "warm_start": {"campaign": "odl"}}, "campaign 'odl' is not in its ledger. Known: old, new"),
         ({"warm_start": {"campaign": "new2"}, "name": "new2"}, "is this campaign itself"),
         ({"warm_start": [{"campaign": "old"}, {"campaign": "old"}], "name": "x"}, "named twice: name it once"),
+        (
+            {"name": "x", "warm_start": {"campain": "old"}},
+            r"warm_start\.campain: unknown key 'campain'\. Did you mean 'ca",
+        ),
+        (
+            {"name": "x", "warm_start": [{"campaign": "old", "hme": "a"}]},
+            r"0\.hme: unknown key 'hme'\. Did you mean 'home'",
+        ),
+        ({"name": "x", "warm_start": {"home": "a"}}, r"warm_start\.campaign: missing\. Give it"),
+        ({"name": "x", "warm_start": "old"}, r"warm_start: give an earlier campaign as \{campaign: NAME\}, or a list"),
         ({"name": "x", "problem": {"kind": "hartmann"}}, "has the variables x1, x2, and this one has"),
         (
             {"name": "x", "space": {"x1": [9.99, 10.0], "x2": [14.9, 15]}},

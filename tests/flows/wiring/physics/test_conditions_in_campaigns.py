@@ -123,6 +123,36 @@ def test_a_condition_on_another_field_or_axis_is_refused(kind, field, axis, tmp_
     assert checked(tmp_path, capsys, algorithm={"kind": "gp_ei"}, problem={"kind": "wrong"})[0] == 0
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            'Axis("y", -1.0, 1.0, "dm")',
+            'Axis("y", -1.0, 1.0, "m")',
+            "the axis 'y' of its domain is in 'm' and the variable",
+        ),
+        (
+            '"y", "high", heating, value=0.0, slope=1.0',
+            '"x", "low", 300.0',
+            "two conditions of one kind hold at the low end",
+        ),
+        ('"y", "high", heating', '"x", "low", heating', None),  # a value and a flux on one side
+    ],
+)
+def test_an_axis_in_another_unit_and_a_side_that_is_stated_twice_are_refused(
+    old, new, said, tmp_path, monkeypatch, capsys
+):
+    (program,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    assert old in program
+    (tmp_path / "plugins" / "problems").mkdir(parents=True)
+    (tmp_path / "plugins" / "problems" / "bored_plate.py").write_text(program.replace(old, new))
+    monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(tmp_path / "plugins"))
+    changes = {"problem": {"kind": "bored_plate"}, "simulator": {"kind": "function"}}
+    code, note, err = checked(tmp_path, capsys, **changes)
+    assert (code, note is None) == ((0, False) if said is None else (2, True))
+    assert said is None or f"problem 'bored_plate': {said}" in err
+
+
 @pytest.fixture(scope="module")
 def corner(tmp_path_factory):
     """A finished campaign on the L."""
