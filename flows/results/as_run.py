@@ -1,13 +1,13 @@
 """Designs as they were run: each result gives the variables that differ, on top of those of earlier results."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.files.tables import Measurement, differs
 from fieldcraft.flows.spec.registry import suggestion
 from fieldcraft.flows.text import quoted
 from fieldcraft.flows.wiring.campaign import Campaign
-from fieldcraft.physics.space import Design, SpaceError
+from fieldcraft.physics.space import Design
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import Result, Trial, TrialState, canonical
 
@@ -73,23 +73,6 @@ def run_design(
                 "too. Nothing was recorded."
             )
     return None if design == trial.design else design
-
-
-def unusual(campaign: Campaign, trial: Trial, ran: Mapping[str, float | int | str], where: str) -> tuple[str, ...]:
-    """A warning if a design as run lies outside the campaign's space.
-
-    Raises:
-        InputError: it cannot be a design at all.
-    """
-    try:
-        campaign.space.encode([ran])
-    except SpaceError as error:
-        raise InputError(f"{where}{trial.id}: {error}") from None
-    try:
-        campaign.space.check(ran)
-    except SpaceError as error:
-        return (f"{trial.id}: what was run lies outside the campaign's space and is kept as it is: {error}",)
-    return ()
 
 
 def field_labels(design: Design, campaign: str | None = None, trial: str | None = None) -> dict[str, str]:

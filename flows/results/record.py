@@ -13,9 +13,10 @@ from fieldcraft.flows.files.field_files import read_field
 from fieldcraft.flows.files.field_outputs import require_readings, require_units
 from fieldcraft.flows.files.tables import Measurement
 from fieldcraft.flows.jobs.keys import attempt_keys
-from fieldcraft.flows.results.as_run import design_sent, field_labels, run_design, said_to_be_run, unusual
+from fieldcraft.flows.results.as_run import design_sent, field_labels, run_design, said_to_be_run
 from fieldcraft.flows.results.parts import completes, known_text, outputs_text, require_agreement, withdrawn
 from fieldcraft.flows.results.superseded import superseded_text
+from fieldcraft.flows.results.unusual import unusual
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.registry import suggestion
 from fieldcraft.flows.text import quoted, remark
@@ -181,7 +182,6 @@ def _sound(site: Site, trial: Trial, measurement: Measurement, attempt: int) -> 
     sent = design_sent(site.ledger, trial, attempt)
     said = said_to_be_run(site.campaign, trial, sent, measurement, where)
     ran = run_design(site.campaign, trial, sent, site.ledger.results(trial.id), attempt, said)
-    warnings = unusual(site.campaign, trial, ran, where) if said and ran else ()
     dataset = None if measurement.field is None else read_field(measurement.field)
     if dataset is not None:
         with at(f"{where}{trial.id}"):
@@ -197,6 +197,7 @@ def _sound(site: Site, trial: Trial, measurement: Measurement, attempt: int) -> 
     if dataset is not None and not values:
         values = _evaluated(site.campaign, trial, ran, dataset, where)
     completed(site.campaign, values, ran or sent, f"{where}{trial.id}")  # refuses one that has no number
+    warnings = unusual(site, trial, ran if said else None, values, where)
     return CheckedMeasurement(measurement, attempt, values, said, dataset, warnings)
 
 
@@ -206,9 +207,7 @@ def _attempt(trial: Trial, measurement: Measurement, where: str) -> int:
         if trial.state is TrialState.COMPLETED:
             remedy = "'fieldcraft correct' changes an imported measurement."
         elif trial.state is TrialState.APPROVED:
-            remedy = (
-                "It is approved, and the next pass sends it: 'fieldcraft iterate' makes one, as does ask in Python."
-            )
+            remedy = "The next pass sends it: 'fieldcraft iterate' makes one, as does ask in Python."
         else:
             remedy = f"It is {trial.state}: approve it and let a pass send it, or import the measurement."
         raise InputError(f"{where}{trial.id} was never sent, so it can have no result. {remedy}")

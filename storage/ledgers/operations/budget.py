@@ -22,7 +22,7 @@ _UNITS = {"trials": "trials", "cost": "budget units", "seconds": "s of wall time
 
 
 class Charge(Record):
-    """What an event adds to the cost and wall time of a trial; below 0 where a correction gives some back."""
+    """Amounts that an event adds to the cost and wall time of a trial; below 0 where a correction gives some back."""
 
     spent: Number  # budget units
     seconds: Number
@@ -66,7 +66,7 @@ def supplement(connection: Connection, before: Trial, cost: float | None, second
 
 
 def amendment(connection: Connection, before: Trial, cost: float | None, seconds: float | None) -> Charge | None:
-    """What a correction adds to the last attempt of a completed trial so that it came to these amounts.
+    """Amounts that a correction adds to the last attempt of a completed trial, so that it came to these.
 
     Returns:
         None when that changes nothing.
@@ -99,7 +99,7 @@ def _difference(said: float, charged: float, total: float) -> float:
 
 
 def _before_last_attempt(connection: Connection, trial: Trial) -> Charge:
-    """What the attempts of a trial before its last one came to."""
+    """Sum over the attempts of a trial before its last one."""
     events = schema.events
     query = select(events.c.details, events.c.before, events.c.after).where(events.c.trial == trial.id)
     spent = seconds = 0.0

@@ -20,7 +20,7 @@ from small import command
 
 from fieldcraft.flows.files.tables import read_table
 from fieldcraft.flows.results.inbox import collect
-from fieldcraft.storage.records import TrialState
+from fieldcraft.storage.records import Known, TrialState
 
 COMPLETED, RUNNING = TrialState.COMPLETED, TrialState.RUNNING
 
@@ -157,6 +157,24 @@ def test_a_trial_that_was_never_sent_takes_no_result(oven):
     assert "oven-0004 was never sent, so it can have no result. It is PROPOSED" in error
     assert oven.run("reject", "--batch", "oven:1", "--reason", "too dear")[0] == 0
     assert "never sent, so it can have no result. It is REJECTED" in oven.run(*whole("oven-0004"))[2]
+
+
+def test_a_result_far_from_all_others_is_kept_and_asked_about(oven):
+    design = oven.ledger.trial("oven-0001").design
+    strengths = (30.0, 33.0, 38.0, 41.0)
+    known = [Known(design={**design, "T": 1000.0 + s}, outputs={"strength": s, "porosity": -1.0}) for s in strengths]
+    oven.ledger.adopt("oven", known, "0" * 64, "import", "ana")
+    far = ("--value", "strength=382", "--value", "porosity=-1")
+    assert "warning" not in oven.run("record", "oven-0001", *far)[1]  # four results tell little
+    oven.run("correct", "oven-0001", "--value", "strength=38.2", "--reason", "a slip")
+    said = oven.run("record", "oven-0002", *far)[1]
+    assert "oven-0002: recorded, strength 382 MPa" in said
+    assert (
+        "warning: oven-0002: strength 382 MPa is far from the 5 other results, 30 to 41 MPa. It is kept; if it is a "
+        "slip, 'fieldcraft correct oven-0002' changes it." in said
+    )
+    assert "porosity" not in said.split("warning")[1]  # all results of it are equal
+    assert "warning" not in oven.run("correct", "oven-0002", "--value", "strength=90", "--reason", "a slip")[1]
 
 
 def test_what_was_really_run_is_stored_as_it_is_even_outside_the_space(oven):
