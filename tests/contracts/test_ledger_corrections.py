@@ -105,6 +105,15 @@ def test_a_cost_or_a_time_alone_is_a_correction_once_and_gives_back_what_was_cha
     assert ledger.check() == []
 
 
+def test_rounding_refuses_no_correction_of_an_attempt_that_cost_nothing(ledger):
+    failed = step(ledger, trial_in(ledger, S.RUNNING), S.FAILED, cost=0.1)
+    trial = finish_trial(ledger, step(ledger, step(ledger, failed, S.STAGED), S.RUNNING), cost=6.4)
+    free = correct(ledger, trial, 1.5, cost=0.0)
+    assert free.spent < 0.1  # by rounding
+    assert correct(ledger, free, 1.5, seconds=7.0).seconds == pytest.approx(failed.seconds + 7.0)
+    assert ledger.check() == []
+
+
 def test_a_trial_from_before_the_campaign_has_no_cost_to_correct(ledger):
     begin(ledger)
     (trial,) = ledger.adopt("heat", [Known(design=OTHER, outputs={"y": 1.0})], SOURCE, "import", "ann")

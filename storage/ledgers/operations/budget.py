@@ -83,7 +83,7 @@ def amendment(connection: Connection, before: Trial, cost: float | None, seconds
             "correct."
         )
     earlier = _before_last_attempt(connection, before)
-    charged = Charge(spent=before.spent - earlier.spent, seconds=before.seconds - earlier.seconds)
+    charged = Charge(spent=max(0.0, before.spent - earlier.spent), seconds=max(0.0, before.seconds - earlier.seconds))
     spent, time = (charged.spent if cost is None else cost), (charged.seconds if seconds is None else seconds)
     said = checked(Settlement, f"What attempt {before.attempt} of {before.id} came to", spent=spent, seconds=time)
     more = Charge(
