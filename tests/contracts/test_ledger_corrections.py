@@ -107,7 +107,8 @@ def test_a_cost_or_a_time_alone_is_a_correction_once_and_gives_back_what_was_cha
 
 def test_rounding_refuses_no_correction_of_an_attempt_that_cost_nothing(ledger):
     failed = step(ledger, trial_in(ledger, S.RUNNING), S.FAILED, cost=0.1)
-    trial = finish_trial(ledger, step(ledger, step(ledger, failed, S.STAGED), S.RUNNING), cost=6.4)
+    again = step(ledger, step(ledger, approve(ledger, failed), S.STAGED), S.RUNNING)
+    trial = finish_trial(ledger, again, cost=6.4)
     free = correct(ledger, trial, 1.5, cost=0.0)
     assert free.spent < 0.1  # by rounding
     assert correct(ledger, free, 1.5, seconds=7.0).seconds == pytest.approx(failed.seconds + 7.0)
