@@ -190,8 +190,8 @@ def _repeated(repeated: Mapping[str, str]) -> list[str]:
     some = ", ".join(f"{trial} as {earlier}" for trial, earlier in list(repeated.items())[:3])
     more = f" and {len(repeated) - 3} more" if len(repeated) > 3 else ""
     return [
-        f"the same design and results as an earlier trial: {some}{more}. Is it the same measurement, it counts twice: "
-        f"'fieldcraft retract {next(iter(repeated))} --reason ...' takes it back."
+        f"the same design and results as an earlier trial: {some}{more}. If it is the same measurement, it "
+        f"counts twice: 'fieldcraft retract {next(iter(repeated))} --reason ...' takes it back."
     ]
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from fieldcraft.flows.errors import InputError
+from fieldcraft.flows.files.json_data import each_key_once
 from fieldcraft.flows.text import HUGE, counted, printable, quoted
 from fieldcraft.physics.space import Categorical, Continuous, Design, Integer, SpaceError, Variable
 
@@ -277,15 +278,6 @@ def differs(variable: Variable, asked: object, given: object) -> bool:
     if isinstance(variable, Continuous):
         return not variable.told_alike(float(str(asked)), float(str(given)))
     return asked != given
-
-
-def each_key_once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object whose keys all differ. JSON's own parser would silently keep the last of two equal keys."""
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"it gives {next(name for name in names if names.count(name) > 1)!r} twice")
-    return made
 
 
 def read_json_results(file: Path) -> list[Mapping[str, Any]]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from fieldcraft.flows.files.tables import each_key_once
+from fieldcraft.flows.files.json_data import each_key_once
 from fieldcraft.storage.processes import signal_name
 from fieldcraft.storage.records import FailureKind
 

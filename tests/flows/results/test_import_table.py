@@ -58,7 +58,7 @@ def test_a_line_that_is_there_already_is_imported_and_told(oven):
     assert "earlier trial" not in imported(oven, DATA)[1]
     status, out, _ = imported(oven, DATA + "A9,1200,30,N2,50,,-1\nA9,1200,30,N2,50,,-1\n")
     assert status == 0 and len(oven.ledger.trials("oven")) == 6
-    assert "trial: oven-0003 as oven-0001, oven-0004 as oven-0002, oven-0006 as oven-0005. Is it" in out
+    assert "trial: oven-0003 as oven-0001, oven-0004 as oven-0002, oven-0006 as oven-0005. If it is" in out
     assert "'fieldcraft retract oven-0003 --reason ...' takes it back." in out
 
 
