@@ -177,7 +177,8 @@ def _import(options: argparse.Namespace, settings: Settings) -> int:
 
     by = acting(settings, "operate").name
     done = import_table(settings, options.file, options.data, _pairs(options.map, "--map"), by)
-    span = f"{len(done.trials)} trials, {done.trials[0]} to {done.trials[-1]}"
+    first, last = done.trials[0], done.trials[-1]
+    span = f"{counted(len(done.trials), 'trial')}, {first if first == last else f'{first} to {last}'}"
     said = "imported" if done.anew else "this very file was imported before; nothing was changed:"
     lines = [f"{done.campaign}: {said} {span}.", *_left_out(done.left), *_repeated(done.repeated)]
     show(options.json, asdict(done), lambda: "\n".join(lines))

@@ -13,7 +13,8 @@ def reversed_bounds(data: Mapping[str, Any]) -> Iterator[str]:
         if isinstance(bounds, list | tuple) and len(bounds) != 2:
             yield f"space.{name}: {quoted(bounds)} is no pair of bounds. Give [low, high]."
         elif isinstance(bounds, list | tuple) and not _increasing(bounds):
-            yield f"space.{name}: [{bounds[0]}, {bounds[1]}] is reversed. Give [low, high]."
+            said = "leaves one value. Give" if bounds[0] == bounds[1] else "is reversed. Give"
+            yield f"space.{name}: [{bounds[0]}, {bounds[1]}] {said} [low, high]."
 
 
 def across(data: Mapping[str, Any], wall_time_s: float) -> Iterator[str]:

@@ -87,8 +87,9 @@ def refuse_nothing(field: str, place: str, right: Coefficient, value: float, slo
                 "or a function of the points."
             )
     if not np.all(np.isfinite(numbers)) or value == slope == 0:
+        told = "a function of the points" if callable(right) else right
         raise ValueError(
-            f"The condition on {field!r} {place} is {value:g} u + {slope:g} du/dn = {right}: give finite numbers, and "
+            f"The condition on {field!r} {place} is {value:g} u + {slope:g} du/dn = {told}: give finite numbers, and "
             "a value or a slope that is not 0."
         )
 

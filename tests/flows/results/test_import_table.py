@@ -45,6 +45,11 @@ def test_a_table_warm_starts_a_campaign_that_is_not_there_yet(oven):
     assert oven.ledger.check() == []
 
 
+def test_one_line_is_one_trial(oven):
+    status, out, error = imported(oven, "\n".join(DATA.splitlines()[:2]))
+    assert (status, out) == (0, "oven: imported 1 trial, oven-0001.\n"), error
+
+
 def test_the_same_file_twice_changes_nothing_and_says_so(oven):
     imported(oven, DATA)
     status, out, _ = imported(oven, DATA)

@@ -136,7 +136,7 @@ def test_each_of_two_misspelt_keys_gets_its_own_suggestion():
         ("budget", {"trials": 30, "cost": 0}, "budget.cost: Input should be greater than 0"),
         ("stop", {"failure_rate": {"above": 1.5}}, "stop.failure_rate.above: Input should be less than 1"),
         ("space", {"x1": [5, 1]}, r"space.x1: \[5, 1\] is reversed. Give \[low, high\]"),
-        ("space", {"x1": [1, 1]}, r"space.x1: \[1, 1\] is reversed"),
+        ("space", {"x1": [1, 1]}, r"space.x1: \[1, 1\] leaves one value. Give \[low, high\]"),
         ("space", {"x1": [1]}, "space.x1"),
         ("space", {"x1": 3}, "space.x1: .*given: 3"),
         ("space", [1, 2], r"space: .*given: \[1, 2\]"),

@@ -167,6 +167,10 @@ def test_the_chips_plate_satisfies_the_equation_that_is_stated():
         (lambda: Grid(LINE, (1,)), "each at least 2"),
         (lambda: Condition("u", "x", "low", value=0.0), "a value or a slope that is not 0"),
         (lambda: Condition("u", "x", "low", math.nan), "give finite numbers"),
+        (
+            lambda: Condition("u", "x", "low", lambda at: at[:, 0], math.nan),
+            "nan u .* = a function of the points: give",
+        ),
         (lambda: on_line(decaying, Condition("v", "x", "low"), ENDS[1]), "names the field 'v' and the axis 'x'"),
         (lambda: on_line(decaying, ENDS[0]), "Across the axis 'x' there are 1 conditions.*give 2, two for each field"),
         (lambda: ParametricEquation(LINE, (U, U), decaying, ENDS, (8,)), "each its own name"),
