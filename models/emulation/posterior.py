@@ -191,6 +191,7 @@ class EmulatedPosterior:
     Args:
         multiples: Beliefs for each factor and each draw of its hyper-parameters, with their weights.
         densities: log density of each target given the others, under each factor, shape (k, n).
+        evidence: The same of what weighs each factor (see ``weighted``).
         emulator: The predictions, in the results' unit.
         scaling: Map between targets and results.
         kept: Its state.
@@ -200,6 +201,7 @@ class EmulatedPosterior:
 
     multiples: tuple[Multiple, ...]
     densities: Tensor
+    evidence: Tensor
     emulator: Emulator
     scaling: Scaling
     kept: Mapping[str, Tensor]
@@ -270,7 +272,7 @@ class EmulatedPosterior:
 
     def log_predictive(self) -> Tensor:
         """log density of each target given the others, shape (n,), under factors weighted by the others alone."""
-        others = torch.log_softmax(self.densities.sum(1, keepdim=True) - self.densities, dim=0)
+        others = torch.log_softmax(self.evidence.sum(1, keepdim=True) - self.evidence, dim=0)
         return torch.logsumexp(others + self.densities, dim=0)
 
     def state(self) -> dict[str, Tensor]:
@@ -296,19 +298,26 @@ class EmulatedPosterior:
         return self.scaling.sign * (emulated(self.emulator, X) - self.scaling.mean) / self.scaling.sd
 
 
-def weighted(factors: Sequence[Sequence[Multiple]]) -> tuple[tuple[Multiple, ...], Tensor]:
-    """The beliefs, weighted by the densities of the results under each factor, and these densities, shape (k, n).
+def weighted(
+    factors: Sequence[Sequence[Multiple]], first: Tensor | None = None
+) -> tuple[tuple[Multiple, ...], Tensor, Tensor]:
+    """The beliefs, the densities of the results under each factor, and those by which they are weighted, (k, n) each.
 
     Args:
         factors: For each factor its processes, whose weights are their shares of what is believed under it.
+        first: log densities (n,) under another process of the first factor, which weigh it where their sum is larger:
+            what a prior of length scales is worth must not count for the factors that have it.
     """
-    densities = torch.stack([_mixed(each) for each in factors])
-    weights = torch.softmax(densities.sum(1), dim=0).tolist()
-    pairs = zip(factors, weights, strict=True)
-    return tuple(replace(each, weight=weight * each.weight) for of, weight in pairs for each in of), densities
+    densities = torch.stack([mixed(each) for each in factors])
+    evidence = densities.clone()
+    if first is not None and first.sum() > densities[0].sum():
+        evidence[0] = first
+    pairs = zip(factors, torch.softmax(evidence.sum(1), dim=0).tolist(), strict=True)
+    beliefs = tuple(replace(each, weight=weight * each.weight) for of, weight in pairs for each in of)
+    return beliefs, densities, evidence
 
 
-def _mixed(multiples: Sequence[Multiple]) -> Tensor:
+def mixed(multiples: Sequence[Multiple]) -> Tensor:
     """log density of each target given the others under several processes, shape (n,)."""
     shares = torch.tensor([each.weight for each in multiples], dtype=torch.float64)
     return torch.logsumexp(shares.log()[:, None] + torch.stack([each.log_predictive() for each in multiples]), dim=0)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fieldcraft.models.capability import Capability
 from fieldcraft.models.emulation.calibration import Calibrated, calibrated
-from fieldcraft.models.emulation.posterior import EmulatedPosterior, Multiple, weighted
+from fieldcraft.models.emulation.posterior import EmulatedPosterior, Multiple, mixed, weighted
 from fieldcraft.models.emulation.slopes import with_slopes
 from fieldcraft.models.gaussian.fit import Found
 from fieldcraft.models.gaussian.process import ExactPosterior
@@ -20,7 +20,7 @@ from fieldcraft.models.gradients.posterior import GradientPosterior
 from fieldcraft.models.gradients.rows import Values, ValuesAndSlopes
 from fieldcraft.models.linear.fourier_features import Kernel
 from fieldcraft.models.numerics.digests import refuse_other_data, stamped
-from fieldcraft.models.numerics.length_scales import ScalePrior, scale_prior, wide_prior
+from fieldcraft.models.numerics.length_scales import wide_prior
 from fieldcraft.models.numerics.scores import LEAST_SD
 from fieldcraft.models.numerics.states import named, part
 from fieldcraft.models.observations import Array, Emulator, Observations
@@ -29,6 +29,7 @@ from fieldcraft.models.surrogates.exact_gp import ExactGP
 
 _PREDICTIONS, _SLOPES = "predictions", "slopes"
 _CALIBRATED, _ERRORS = "calibrated", "calibrated_errors"
+_ALONE = "alone"
 _MOST = 5000
 # Results below which a straight line through them and the predictions says nothing.
 _LEAST_FOR_LINE = 4
@@ -42,8 +43,8 @@ _MOST_JITTER = 0.95
 # Draws of a process's hyper-parameters, and results up to which several are believed: more leave little doubt of them.
 _DRAWS, _FEW = 16, 100
 _THETAS, _SHARES = "thetas", "shares"
-# Priors of the length scales for a rho of 0, of 1 and about 1: the first process is that of the results alone.
-_PRIORS: tuple[ScalePrior, ...] = (scale_prior, wide_prior, wide_prior)
+# Prior means and standard deviations of rho.
+_RHOS = ((0.0, 0.0), (1.0, 0.0), (1.0, _SPREAD))
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,8 @@ class EmulatedGP:
     """Results as rho times the emulator's prediction plus a Gaussian process, for rho of 0, of 1, and about 1.
 
     The third, from four results on, has rho ~ N(1, 1). The three are weighted by how well each predicts every result
-    from the others. A useless emulator is given the factor 0, with which it has no effect; a good one leaves little for
+    from the others. The first is exact_gp's process, and the differences have BoTorch's prior of length scales: where
+    that predicts the results alone better, too, it is no merit of the emulator, and counts for the first. A useless emulator is given the factor 0, with which it has no effect; a good one leaves little for
     the process to learn. Where the trials left readings of a field at single places, uncertain coefficients of the
     emulator's equation are fitted to these before (``models.emulation.calibration``).
 
@@ -103,8 +105,10 @@ class EmulatedGP:
         predictions = emulator.predict(data.X)
         slopes = _slopes(data, emulator) if self._process().joins(data) else None
         differences = _differences(data, predictions, slopes)
-        processes = [self._fitted(each, prior) for each, prior in zip(differences, _PRIORS, strict=False)]
-        made = _posterior(data, emulator, fitted, predictions, slopes, differences, processes)
+        processes = [self._alone(differences[0]), *(self._fitted(each) for each in differences[1:])]
+        at = _Data(data, emulator, predictions, slopes)
+        alone = None if slopes is not None else mixed(at.multiples(0, self._fitted(differences[0]), differences[0]))
+        made = _posterior(at, fitted, differences, processes, alone)
         report(1, made.metrics, made.state)
         return made
 
@@ -119,9 +123,19 @@ class EmulatedGP:
         slopes = state[_SLOPES].numpy() if _SLOPES in state else None
         differences = _differences(data, predictions, slopes)
         processes = [self._restored(each, part(state, f"{number}.")) for number, each in enumerate(differences)]
-        return _posterior(data, _emulator(data, fitted), fitted, predictions, slopes, differences, processes)
+        alone = state.get(_ALONE)
+        at = _Data(data, _emulator(data, fitted), predictions, slopes)
+        return _posterior(at, fitted, differences, processes, alone)
 
-    def _fitted(self, difference: Observations, prior: ScalePrior) -> "_Believed":
+    def _alone(self, results: Observations) -> "_Believed":
+        """The process of the results alone, as exact_gp has it but that gradients have a noise of their own."""
+        process = self._process()
+        joins = process.joins(results)
+        return _Believed.one(
+            process.joined(results, blurred=True) if joins else process.at(results, process.question(results).answer())
+        )
+
+    def _fitted(self, difference: Observations) -> "_Believed":
         """A process of a difference, or several whose hyper-parameters are about as likely.
 
         A dozen results determine few length scales. With the likeliest alone two-sigma intervals held 80% of the
@@ -130,7 +144,7 @@ class EmulatedGP:
         process = self._process()
         if process.joins(difference):
             return _Believed.one(process.joined(difference, blurred=True))
-        asked = process.question(difference, prior)
+        asked = process.question(difference, wide_prior)
         if len(difference) > _FEW:
             return _Believed.one(process.at(difference, asked.answer()))
         return self._several(difference, *asked.several(_DRAWS))
@@ -202,16 +216,15 @@ def _differences(data: Observations, predictions: Array, slopes: Array | None) -
 
 
 def _size(rho: float, spread: float, difference: Observations, data: Observations) -> float:
-    """Standard deviation of the difference in targets: for a rho of 0 that of the results.
+    """Standard deviation of the difference in targets: for a rho of 0 that of the results, as exact_gp has it.
 
-    Few differences may all be small by chance. The log of their variance has the prior N(2 log 0.03, 2^2), for a rho of
-    0 one that says nothing, and a line that was fitted to them takes a degree of freedom. The mean of the variance is
-    believed, which few results leave larger than their own: (n - 1) / (n - 3) of it for a rho of 0.
+    Few differences may all be small by chance. The log of their variance has the prior N(2 log 0.03, 2^2), and a line
+    that was fitted to them takes a degree of freedom. The mean of the variance is believed.
     """
+    if rho == 0:
+        return 1.0
     own = 0.0 if difference.constant else difference.scaling.sd / data.scaling.sd
     seen, free = (len(data) - 1) * own**2, len(data) - 1 - (spread > 0)
-    if rho == 0:
-        return math.sqrt(seen / max(1.0, free - 2)) or 1.0
     logs = -0.5 * (((_VARIANCES - _SIZE) / _WIDE) ** 2 + free * _VARIANCES + seen * np.exp(-_VARIANCES))
     shares = np.exp(logs - logs.max())
     return math.sqrt(float(shares @ np.exp(_VARIANCES) / shares.sum()))
@@ -231,34 +244,46 @@ class _Believed:
         return cls((process,), np.ones(1), process.state())
 
 
+@dataclass(frozen=True, eq=False)
+class _Data:
+    """What is known: the results, the emulator, its predictions (n,) there and its derivatives (n, d), if any count."""
+
+    data: Observations
+    emulator: Emulator
+    predictions: Array
+    slopes: Array | None
+
+    def multiples(self, number: int, believed: _Believed, difference: Observations) -> tuple[Multiple, ...]:
+        """The beliefs for the factor of this number, from the processes of its difference."""
+        (rho, spread), data = _RHOS[number], self.data
+        size = _size(rho, spread, difference, data)
+        jitter = min(abs(rho) * self.emulator.jitter / data.scaling.sd, _MOST_JITTER * size)
+        unit, made = math.sqrt(size**2 - jitter**2), []
+        for process, share in zip(believed.processes, believed.shares, strict=True):
+            assert isinstance(process, ExactPosterior | GradientPosterior)
+            of = _learnt(process, data, self.predictions, self.slopes, (size / unit) ** 2)
+            noise = max(of.noise * size**2, jitter**2) / unit**2
+            made.append(Multiple(rho, spread, of.rows, unit, noise, jitter, of.predictions, of.targets, float(share)))
+        return tuple(made)
+
+
 def _posterior(
-    data: Observations,
-    emulator: Emulator,
+    at: _Data,
     fitted: Calibrated | None,
-    predictions: Array,
-    slopes: Array | None,
     differences: Sequence[Observations],
     believed: Sequence[_Believed],
+    alone: Tensor | None,
 ) -> EmulatedPosterior:
-    """The mixture of the fitted processes."""
-    state = stamped(data) | {_PREDICTIONS: torch.tensor(predictions)}
+    """The mixture of the fitted processes; ``alone`` are densities (n,) that may weigh the first (see ``weighted``)."""
+    data, slopes = at.data, at.slopes
+    state = stamped(data) | {_PREDICTIONS: torch.tensor(at.predictions)}
     if slopes is not None:
         state |= {_SLOPES: torch.tensor(slopes)}
+    if alone is not None:
+        state |= {_ALONE: alone}
     factors = []
-    rhos = ((0.0, 0.0), (1.0, 0.0), (1.0, _SPREAD))
-    for number, ((rho, spread), each, difference) in enumerate(zip(rhos, believed, differences, strict=False)):
-        size = _size(rho, spread, difference, data)
-        jitter = min(abs(rho) * emulator.jitter / data.scaling.sd, _MOST_JITTER * size)
-        unit = math.sqrt(size**2 - jitter**2)
-        multiples = []
-        for process, share in zip(each.processes, each.shares, strict=True):
-            assert isinstance(process, ExactPosterior | GradientPosterior)
-            of = _learnt(process, data, predictions, slopes, (size / unit) ** 2)
-            noise = max(of.noise * size**2, jitter**2) / unit**2
-            multiples.append(
-                Multiple(rho, spread, of.rows, unit, noise, jitter, of.predictions, of.targets, float(share))
-            )
-        factors.append(tuple(multiples))
+    for number, (each, difference) in enumerate(zip(believed, differences, strict=True)):
+        factors.append(at.multiples(number, each, difference))
         state |= named(f"{number}.", each.state)
     notes: dict[str, str] = {}
     if slopes is not None:
@@ -266,7 +291,7 @@ def _posterior(
     if fitted is not None and data.readings is not None:
         state |= {_CALIBRATED: torch.tensor(fitted.values), _ERRORS: torch.tensor(fitted.errors)}
         notes |= {"readings": data.readings.remark, "coefficients": fitted.remark}
-    return EmulatedPosterior(*weighted(factors), emulator, data.scaling, state, notes, fitted)
+    return EmulatedPosterior(*weighted(factors, alone), at.emulator, data.scaling, state, notes, fitted)
 
 
 @dataclass(frozen=True, eq=False)

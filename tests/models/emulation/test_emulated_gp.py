@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fieldcraft.models.emulation.slopes import STEP, emulated, with_slopes, with_slopes_ahead
-from fieldcraft.models.numerics.length_scales import scale_prior, wide_prior
+from fieldcraft.models.numerics.length_scales import wide_prior
 from fieldcraft.models.observations import Emulator, Observations
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates.auto import Auto
@@ -81,19 +81,20 @@ def test_the_factor_of_an_emulator_on_another_scale_is_found():
 
 @pytest.mark.parametrize("emulator", [noise, lambda X: np.full(len(X), 3.0)], ids=["unrelated", "constant"])
 def test_a_useless_emulator_leaves_what_the_results_say(emulator):
-    posterior, alone = fit(data(emulator)), fit(data(emulator))
-    alone = replace(alone, multiples=tuple(factors(alone)[0]))
-    apart = (predicted(posterior)[0] - predicted(alone)[0]) / predicted(alone)[1]
-    assert np.abs(apart).max() < 0.5
-    assert rmse(posterior) < 1.05 * rmse(alone) < 1.1 * rmse(fit(data(emulator), ExactGP(restarts=0)))
+    posterior, exact = fit(data(emulator)), fit(data(emulator), ExactGP(restarts=0))
+    # What is not that process has its results under other length scales.
+    apart = (predicted(posterior)[0] - predicted(exact)[0]) / predicted(posterior)[1]
+    assert np.sqrt(np.mean(apart**2)) < 0.3 and rmse(posterior) < 1.02 * rmse(exact)
 
 
-def test_the_results_alone_have_the_prior_of_exact_gp_and_differences_that_of_botorch():
+def test_the_results_alone_are_believed_as_by_exact_gp_and_differences_have_the_prior_of_botorch():
     known = data(noise)
-    state = fit(known).state()
-    for number, (difference, prior) in enumerate(((known.y, scale_prior), (known.y - noise(X), wide_prior))):
-        thetas, _ = ExactGP(restarts=0).question(data(noise, difference), prior).several(16)
-        np.testing.assert_array_equal(state[f"{number}.thetas"].numpy(), thetas)
+    posterior, exact = fit(known), fit(known, ExactGP(restarts=0))
+    alone = replace(posterior, multiples=tuple(factors(posterior)[0]))
+    for own, other in zip(alone.mean_var(torch.tensor(Z)), exact.mean_var(torch.tensor(Z)), strict=True):
+        torch.testing.assert_close(own, other, rtol=1e-9, atol=1e-9)
+    thetas, _ = ExactGP(restarts=0).question(data(noise, known.y - noise(X)), wide_prior).several(16)
+    np.testing.assert_array_equal(posterior.state()["1.thetas"].numpy(), thetas)
 
 
 def test_an_exact_emulator_leaves_a_small_doubt_everywhere():
@@ -122,15 +123,15 @@ def test_few_results_are_enough(n):
     assert torch.isfinite(posterior.log_predictive()).all()
 
 
-@pytest.mark.parametrize(("n", "k"), [(2, 1), (8, 0), (8, 1), (14, 1), (14, 2)])
+@pytest.mark.parametrize(("n", "k"), [(2, 1), (8, 1), (14, 1), (14, 2)])
 def test_the_variance_of_a_difference_is_the_mean_of_what_is_believed_of_it(n, k):
     """By quadrature: log s^2 ~ N(2 log 0.03, 2^2), the sum of squares / s^2 ~ chi-square(free)."""
     known = data(lambda X: wild(X) + bias(X), X=X[:n])
     predictions, free = wild(X[:n]) + bias(X[:n]), n - 1 - (k == 2)
-    line = [0.0, 1.0, np.polyfit(predictions, known.y, 1)[0]][k]
+    line = [1.0, np.polyfit(predictions, known.y, 1)[0]][k - 1]
     seen = (n - 1) * np.var(known.y - line * predictions, ddof=1) / known.scaling.sd**2
     v = np.exp(np.linspace(2 * np.log(1e-3), 25, 200_001))
-    prior = -0.5 * ((np.log(v) - 2 * np.log(0.03)) / 2) ** 2 if k else 0.0
+    prior = -0.5 * ((np.log(v) - 2 * np.log(0.03)) / 2) ** 2
     density = np.exp(prior - (free / 2) * np.log(v) - seen / (2 * v))
     assert factors(fit(known))[k][0].unit ** 2 == pytest.approx(np.sum(v * density) / np.sum(density), rel=1e-6)
 
@@ -195,8 +196,30 @@ def test_the_mixture_is_judged_by_weights_from_the_other_results():
     posterior = fit(data(lambda X: wild(X) + bias(X), X=X[:6]))
     densities = posterior.densities.numpy()
     for i, found in enumerate(posterior.log_predictive().numpy()):
-        evidence = np.exp(np.delete(densities, i, axis=1).sum(1))
+        evidence = np.exp(np.delete(posterior.evidence.numpy(), i, axis=1).sum(1))
         assert found == pytest.approx(math.log(evidence @ np.exp(densities[:, i]) / evidence.sum()), abs=1e-9)
+
+
+def peaked(X):
+    """A function with a narrow well, of which long length scales foresee little."""
+    return 100 * np.exp(-3 * np.abs(X).sum(axis=1))
+
+
+def test_what_a_prior_of_length_scales_is_worth_counts_for_no_useless_emulator():
+    many = np.random.default_rng(5).uniform(-1, 1, (20, 3))
+    known = data(noise, X=many, y=peaked(many))
+    posterior = fit(known)
+    assert float(torch.softmax(posterior.densities.sum(1), 0)[0]) < 0.05 < 0.7 < shares(posterior)[0]
+    assert shares(posterior) == pytest.approx(torch.softmax(posterior.evidence.sum(1), 0).tolist())
+    assert torch.equal(posterior.evidence[1:], posterior.densities[1:])
+    # A constant tells nothing either: its differences are the results, with the differences' prior, but for their size.
+    other = fit(data(lambda X: np.zeros(len(X)), X=many, y=peaked(many))).densities[1]
+    assert np.median(np.abs(posterior.evidence[0] - other)) < 0.1
+    restored = EmulatedGP(restarts=0).restore(known, posterior.state())
+    assert torch.equal(restored.evidence, posterior.evidence)
+    # Where the prior of the results alone is the better one, it is its own that counts.
+    smooth = fit(data(noise))
+    assert torch.equal(smooth.evidence, smooth.densities)
 
 
 def test_auto_takes_a_good_emulator_and_leaves_a_useless_one():
@@ -221,8 +244,8 @@ def test_a_state_holds_the_predictions_so_that_another_machine_restores_it():
 
 def test_few_results_leave_several_processes_in_doubt_and_many_one():
     few = fit(data(lambda X: wild(X) + bias(X), X=X[:8]))
-    assert [len(of) for of in factors(few)] == [16, 16, 16]
-    assert len({float(each.rows.scales[0]) for each in few.multiples}) == 48
+    assert [len(of) for of in factors(few)] == [1, 16, 16]
+    assert len({float(each.rows.scales[0]) for each in few.multiples}) == 33
     _, variance = few.mean_var(torch.tensor(Z))
     likeliest = replace(few, multiples=(max(few.multiples, key=lambda each: each.weight),))
     assert variance.mean() > likeliest.mean_var(torch.tensor(Z))[1].mean()
