@@ -53,9 +53,10 @@ class EmulatedGP:
 
     The third, from four results on, has rho ~ N(1, 1). The three are weighted by how well each predicts every result
     from the others. The first is exact_gp's process, and the differences have BoTorch's prior of length scales: where
-    that predicts the results alone better, too, it is no merit of the emulator, and counts for the first. A useless emulator is given the factor 0, with which it has no effect; a good one leaves little for
-    the process to learn. Where the trials left readings of a field at single places, uncertain coefficients of the
-    emulator's equation are fitted to these before (``models.emulation.calibration``).
+    that predicts the results alone better, too, it is no merit of the emulator, and counts for the first. A useless
+    emulator is given the factor 0, with which it has no effect; a good one leaves little for the process to learn.
+    Where the trials left readings of a field at single places, uncertain coefficients of the emulator's equation are
+    fitted to these before (``models.emulation.calibration``).
 
     Where simulations return gradients, it learns from them too: value and derivatives of the difference are rows of one
     process (``models.gradients``), the emulator's derivatives are differences of its predictions, and those of a mesh
@@ -130,10 +131,9 @@ class EmulatedGP:
     def _alone(self, results: Observations) -> "_Believed":
         """The process of the results alone, as exact_gp has it but that gradients have a noise of their own."""
         process = self._process()
-        joins = process.joins(results)
-        return _Believed.one(
-            process.joined(results, blurred=True) if joins else process.at(results, process.question(results).answer())
-        )
+        if process.joins(results):
+            return _Believed.one(process.joined(results, blurred=True))
+        return _Believed.one(process.at(results, process.question(results).answer()))
 
     def _fitted(self, difference: Observations) -> "_Believed":
         """A process of a difference, or several whose hyper-parameters are about as likely.
@@ -246,7 +246,7 @@ class _Believed:
 
 @dataclass(frozen=True, eq=False)
 class _Data:
-    """What is known: the results, the emulator, its predictions (n,) there and its derivatives (n, d), if any count."""
+    """Results, the emulator, and its predictions (n,) and derivatives (n, d) there; None for the latter if none count."""
 
     data: Observations
     emulator: Emulator
