@@ -246,7 +246,7 @@ class _Believed:
 
 @dataclass(frozen=True, eq=False)
 class _Data:
-    """Results, the emulator, and its predictions (n,) and derivatives (n, d) there; None for the latter if none count."""
+    """Results, the emulator, its predictions (n,) there, and its derivatives (n, d) or None if none count."""
 
     data: Observations
     emulator: Emulator
