@@ -26,6 +26,9 @@ from fieldcraft.models.observations import Observations
 from fieldcraft.models.selection.kernel_choice import PRIORS, kind
 from fieldcraft.models.surrogate import Function, Report
 
+# Nats by which results must be less likely, each given the other trials, beside gradients than without, for these to be
+# left out; and the entry of a state that has gradients.
+_CONTRADICTED, _SLOPES = 3.0, "slopes"
 # Matrices of the size of the covariance that are alive at once: in a step of the fit, and with a gradient afterwards.
 _COPIES_IN_FIT = 6
 _COPIES = 12
@@ -44,7 +47,8 @@ class ExactGP:
     2006); ``remarks`` states either.
 
     Where simulations return gradients, it learns from them too, with BoTorch's prior, and draws are pathwise. Values
-    and derivatives are 1,000 at most: of more the gradients of the best trials count, and ``remarks`` states it.
+    and derivatives are 1,000 at most: of more the gradients of the best trials count, and ``remarks`` states it. Where
+    the results are less likely beside them, by 3 nats, they are left out: a sign or a unit may be wrong.
 
     Args:
         kernel: "matern52" (Matern, smoothness 5/2), "matern32", "matern12" (rougher functions: 3/2 and 1/2) or "rbf"
@@ -103,11 +107,11 @@ class ExactGP:
                 than ``memory_gb``.
         """
         self._refuse_memory(len(data))
+        made: ExactPosterior | InducedPosterior | GradientPosterior = self.at(data, self.question(data).answer())
         if self.joins(data):
             joined = self.joined(data)
-            report(1, joined.metrics, joined.state)
-            return joined
-        made = self.at(data, self.question(data).answer())
+            worse = isinstance(made, ExactPosterior) and _nats(joined) < _nats(made) - _CONTRADICTED
+            made = made if worse else joined
         report(1, made.metrics, made.state)
         return made
 
@@ -152,7 +156,7 @@ class ExactGP:
         self, data: Observations, state: Mapping[str, Tensor]
     ) -> ExactPosterior | InducedPosterior | GradientPosterior:
         """The posterior whose state this was (see Surrogate.restore)."""
-        if self.joins(data):
+        if self.joins(data) and _SLOPES in state:
             return self._restored(data, state)
         fit = Fit.of(self._own, torch.tensor(data.X), torch.tensor(data.targets), state)
         if len(data) > self.n_exact:
@@ -197,25 +201,31 @@ class ExactGP:
         known = known_noise(data) if self.noise == "known" else None
         found = JointQuestion(self._own, known is not None, self.restarts + 1, ByDigest.of(data), blurred).answer()
         arrays = torch.tensor(data.X), torch.tensor(data.targets), torch.from_numpy(told(data))
-        return GradientPosterior.at(self._own, *arrays, known, data.scaling, found, self._remarks(data, self._own))
+        return GradientPosterior.at(
+            self._own, *arrays, known, data.scaling, found, self._remarks(data, self._own, beside=True)
+        )
 
     def _restored(self, data: Observations, state: Mapping[str, Tensor]) -> GradientPosterior:
         arrays = torch.tensor(data.X), torch.tensor(data.targets), torch.from_numpy(told(data))
         return replace(
-            GradientPosterior.of(self._own, *arrays, data.scaling, state), remarks=self._remarks(data, self._own)
+            GradientPosterior.of(self._own, *arrays, data.scaling, state),
+            remarks=self._remarks(data, self._own, beside=True),
         )
 
-    def _remarks(self, data: Observations, kernel: Kernel) -> dict[str, str]:
-        n, remarks = len(data), _noise_remark(data, weighed=not self.joins(data))
+    def _remarks(self, data: Observations, kernel: Kernel, *, beside: bool = False) -> dict[str, str]:
+        """Remarks on a process of the values, or of these ``beside`` gradients."""
+        n, remarks = len(data), _noise_remark(data, weighed=not beside)
         remarks |= {"kernel": kernel} if self.kernel == "chosen" else {}
         given = 0 if data.gradients is None else int(np.count_nonzero((~np.isnan(data.gradients)).any(axis=1)))
-        if given and not self.joins(data):
-            why = f"the kernel {self.kernel} has none" if self._own not in PROFILES else f"{n} trials"
-            remarks["gradients"] = f"not learnt from ({why}): the values alone count"
-        elif given:
+        if beside:
             used = int(np.count_nonzero((~np.isnan(told(data))).any(axis=1)))
             remarks["gradients"] = f"of {used} of {n} trials"
             return remarks
+        if given and self.joins(data):
+            remarks["gradients"] = "left out: the results are likelier without them; check their sign and unit"
+        elif given:
+            why = f"the kernel {self.kernel} has none" if self._own not in PROFILES else f"{n} trials"
+            remarks["gradients"] = f"not learnt from ({why}): the values alone count"
         if n > self.n_fitted:
             remarks["hyperparameters"] = f"from {self.n_fitted} of {n} trials"
         if n > self.n_exact:
@@ -237,6 +247,11 @@ class ExactGP:
                 'noise is "known" but these observations state none, or only some of them do: give the problem\'s '
                 'noise, the standard deviation of every result, or "fitted".'
             )
+
+
+def _nats(posterior: ExactPosterior | GradientPosterior) -> float:
+    """log density of the results, each given the other trials, summed."""
+    return float(posterior.log_predictive().sum())
 
 
 def _noise_remark(data: Observations, *, weighed: bool) -> dict[str, str]:

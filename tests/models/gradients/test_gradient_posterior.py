@@ -197,6 +197,21 @@ def test_a_kernel_without_gradients_learns_from_the_values_and_says_so():
         assert torch.equal(one, other)
 
 
+@pytest.mark.parametrize("wrong", [lambda slopes: -slopes, lambda slopes: 30 * slopes], ids=["sign", "unit"])
+def test_gradients_that_contradict_the_results_are_left_out_which_is_told(wrong):
+    many = np.random.default_rng(0).uniform(-1, 1, (16, 2))
+    known = {"X": many, "y": value(many)}
+    right, alone = fitted(**known, gradients=gradient(many)), fitted(**known, gradients=None)
+    posterior = fitted(**known, gradients=wrong(gradient(many)))
+    assert right.remarks["gradients"] == "of 16 of 16 trials"
+    assert posterior.remarks["gradients"].startswith("left out: the results are likelier without them")
+    again = ExactGP(restarts=0).restore(data(**known, gradients=wrong(gradient(many))), posterior.state())
+    for each in (posterior, again):
+        for one, other in zip(each.mean_var(torch.tensor(Z)), alone.mean_var(torch.tensor(Z)), strict=True):
+            assert torch.equal(one, other)
+    assert (again.metrics, again.remarks) == (posterior.metrics, posterior.remarks)
+
+
 def test_of_very_many_derivatives_those_of_the_best_trials_count():
     n, d = 400, 5
     points = np.random.default_rng(2).uniform(-1, 1, (n, d))
