@@ -132,7 +132,7 @@ class EmulatedGP:
         """The process of the results alone, as exact_gp has it but that gradients have a noise of their own."""
         process = self._process()
         if process.joins(results):
-            return _Believed.one(process.joined(results, blurred=True))
+            return self._fitted(results)
         return _Believed.one(process.at(results, process.question(results).answer()))
 
     def _fitted(self, difference: Observations) -> "_Believed":
