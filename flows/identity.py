@@ -238,7 +238,9 @@ def token_entry(name: str, role: str, cost_limit: float | None, token: str) -> d
     try:
         made = _Token.model_validate(entry)
     except ValidationError as error:
-        raise Refused(f"No token was made: {_explained(error)}") from None
+        said = _explained(error)
+        remedy = " '--cost-limit COST' states it." if "cost_limit" in said else ""
+        raise Refused(f"No token was made: {said}{remedy}") from None
     return made.model_dump(exclude_none=True)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 
+import fieldcraft
 from fieldcraft.flows.errors import InputError, first_of
 from fieldcraft.flows.text import quoted, shown
 
@@ -32,6 +33,14 @@ _FLOAT = re.compile(
 _SCALARS = (("bool", _BOOL, "tTfF"), ("int", _INT, "-+0123456789"), ("float", _FLOAT, "-+.0123456789"))
 _CLOCK = re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?")
 _ZERO_FIRST = re.compile("[-+]?0[0-9_]+")
+
+_REMEDIES = {  # of a parser's problems, by words in them
+    r"'\t'": "Indent by blanks, not by tabs.",
+    "mapping values are not allowed": "A blank follows a key's colon, and a text with a colon stands in quotes.",
+}
+
+_PACKAGE = Path(fieldcraft.__file__).parent
+_READY = ("campaigns", "studies")  # its folders of ready files
 
 Place = tuple[str | int, ...]
 _PLACE = re.compile(r"[A-Za-z_][\w-]*(?:\.[\w-]+|\[\d+\])*")
@@ -112,11 +121,12 @@ class _PlainLoader(yaml.SafeLoader):
     def compose_mapping_node(self, anchor: Any) -> Any:
         node = super().compose_mapping_node(anchor)
         known = set[str]()
-        for key, _ in node.value:
+        for key, value in node.value:
             line = key.start_mark.line + 1
             if key.tag != f"{_TAG}str":
                 told = shown(key.value) if isinstance(key, yaml.ScalarNode) else f"that is a {key.id}"
-                self._fault(line, f": key {told} is not text. Quote it.")
+                remedy = "A decimal takes a point, not a comma." if _after_comma(key, value) else "Quote it."
+                self._fault(line, f": key {told} is not text. {remedy}")
             elif key.value in known:
                 self._fault(line, f": key {quoted(key.value)} is given twice. Remove one.")
             else:
@@ -125,6 +135,11 @@ class _PlainLoader(yaml.SafeLoader):
 
     def _fault(self, line: int, problem: str) -> None:
         self.faults.append((line, f"line {line}{problem}"))
+
+
+def _after_comma(key: Any, value: Any) -> bool:
+    """True for the 5 that YAML finds in ``high: 90,5}``: a number as a key, without even a colon."""
+    return key.tag == f"{_TAG}int" and bool(value.start_mark.index == key.end_mark.index)
 
 
 def _unreadable(text: str, plain: bool) -> str | None:
@@ -181,13 +196,25 @@ def _page(path: Path, text: str, what: str, example: str) -> Page:
             raise InputError(*first_of([f"{path}: {fault}" for _, fault in sorted(loader.faults)]))
         data = None if node is None else loader.construct_document(node)
     except (yaml.YAMLError, ValueError, OverflowError) as error:  # the others: a number that cannot be
-        raise InputError(f"{path}: is not YAML: {' '.join(str(error).split())}. Mend that place.") from None
+        raise InputError(f"{path}: is not YAML: {_told(error)}") from None
     except RecursionError:
         raise InputError(f"{path}: is not YAML: it is nested too deeply. Give a {what}.") from None
     if not isinstance(data, dict):
         held = "nothing" if data is None else f"a {type(data).__name__}"
         raise InputError(f"{path}: holds {held}, not a mapping. Begin from {example}.")
     return Page(path, data, dict(_lines(node)))
+
+
+def _told(error: Exception) -> str:
+    """Message of a parser with the lines that it names, and what to do."""
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return f"{' '.join(str(error).split())}. Mend that place."
+    parts = (error.context, error.context_mark), (error.problem, error.problem_mark)
+    said = [
+        f"{text} (line {mark.line + 1}, column {mark.column + 1})" if mark else text for text, mark in parts if text
+    ]
+    remedy = next((way for words, way in _REMEDIES.items() if words in (error.problem or "")), "Mend that place.")
+    return f"{', '.join(said)}. {remedy}"
 
 
 def load_yaml(path: Path) -> dict[str, Any]:
@@ -220,7 +247,9 @@ def _text(path: Path, what: str) -> str:
         text = raw.decode("utf-8")
     except OSError as error:
         place = path if error.errno != errno.ENAMETOOLONG else shown(str(path))
-        raise InputError(f"{place}: cannot be read ({error.strerror}). Check the path and your rights to it.") from None
+        remedy = _meant(path) if error.errno == errno.ENOENT else None
+        remedy = remedy or "Check the path and your rights to it."
+        raise InputError(f"{place}: cannot be read ({error.strerror}). {remedy}") from None
     except UnicodeDecodeError:
         raise InputError(f"{path}: is not UTF-8 text. Give a YAML file.") from None
     except ValueError as error:  # a null byte
@@ -228,6 +257,16 @@ def _text(path: Path, what: str) -> str:
     if len(raw) > MAX_BYTES:
         raise InputError(f"{path}: is over {MAX_BYTES} bytes, too large for a {what}. Check the path.")
     return text
+
+
+def _meant(path: Path) -> str | None:
+    """Remedy for a missing file: the file of a campaign that was named, or a ready one; None where neither is there."""
+    if not path.suffix and (file := path.with_suffix(".yaml")).is_file():
+        return f"A file is asked for, not a name. Did you mean {file}?"
+    if path.parent.name in _READY and not path.is_absolute() and (_PACKAGE / path.parent.name / path.name).is_file():
+        ready = f"{path.parent.name}/{path.name}"
+        return f"'fieldcraft examples {ready} > {path.name}' writes the ready file here."
+    return None
 
 
 def _lines(node: Any, place: Place = ()) -> Iterator[tuple[Place, int]]:

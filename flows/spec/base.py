@@ -27,10 +27,32 @@ _MISSING = ("missing", "missing_argument")
 _WORD = re.compile("'([^']*)'")
 _RUN = re.compile(rf"\S{{{QUOTED + 1},}}")  # a value that a message of a kind's own quotes
 _PLAINLY = {  # pydantic's words for kinds of values
-    "tuple_type": "Input should be a valid list",
+    "tuple_type": "Input should be a valid list, [a, b]",
     "dict_type": "Input should be a valid mapping of keys to values",
     "model_type": "Input should be a valid mapping of keys to values",
+    "float_parsing": "Input should be a valid number, with a decimal point and without its unit",
+    "int_parsing": "Input should be a valid integer, in digits and without its unit",
 }
+NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,59}$"
+"""Pattern of the name of a campaign or a study."""
+LABEL = r"^[A-Za-z0-9][A-Za-z0-9_]{0,39}$"
+"""Pattern of the label of a problem or an algorithm in a study."""
+TITLE = r"^[A-Za-z0-9][A-Za-z0-9_ -]{0,59}$"
+"""Pattern of a name that may hold blanks."""
+UNIT = r"^[^\p{C}\p{Zl}\p{Zp}]*$"
+"""Pattern of a text without control characters and separators of lines."""
+_FIRST = "letters of a to z, digits{} and _, a letter or digit first"
+_IN_WORDS = {
+    NAME: f"Give at most 60 {_FIRST.format(', -')}",
+    LABEL: f"Give at most 40 {_FIRST.format('')}",
+    TITLE: f"Give at most 60 {_FIRST.format(', blanks, -')}",
+    UNIT: "Give a text without control characters, on one line",
+}
+_ALONE = {"budget": "trials", "start": "n", "noise": "sd", "failure_rate": "above"}  # what a number alone may stand for
+_KINDS = (
+    *("problem", "simulator", "algorithm", "surrogate", "acquisition", "maximizer", "proposer", "rule", "peer"),
+    *("dispatcher", "emulator"),
+)
 _WHOLE = 2**63
 _SUCH_AS = {
     "name": ", such as name: alloy",
@@ -200,14 +222,33 @@ def _told(path: str, fault: Any, more: Sequence[str], keys: Sequence[str]) -> st
         return f"{shown(path)}: unknown key {quoted(wrong)}.{hint}"
     if fault["type"] in _MISSING:
         return f"{shown(path)}: missing. Give it{_SUCH_AS.get(shown(path), '')}."
-    given, first = fault["input"], _PLAINLY.get(fault["type"], fault["msg"].removeprefix("Value error, "))
-    if fault["type"] == "int_parsing_size":
-        first = "it is out of reach for a whole number. Give a smaller one"
+    given, first = fault["input"], _plainly(fault)
     others = (other[:1].lower() + other[1:] for other in more)
     message = _RUN.sub(lambda run: shown(run[0]), ", or ".join([first, *others]))
     hint = suggestion(given, _WORD.findall(message)) if isinstance(given, str) else ""
+    hint = hint or _as_mapping(path, fault)
     value = "" if isinstance(given, Mapping) else f" (given: {quoted(given)})"
     return f"{shown(path)}: {message}{value}{hint and f'.{hint}'}" if path else f"{message}{value}"
+
+
+def _plainly(fault: Any) -> str:
+    """Message of a fault, in plain words where pydantic's are those of a programmer."""
+    if fault["type"] == "int_parsing_size":
+        return "it is out of reach for a whole number. Give a smaller one"
+    if fault["type"] == "string_pattern_mismatch" and (said := _IN_WORDS.get(fault["ctx"]["pattern"])):
+        return said
+    return _PLAINLY.get(fault["type"], str(fault["msg"]).removeprefix("Value error, "))
+
+
+def _as_mapping(path: str, fault: Any) -> str:
+    """Sentence that writes a value, given alone, as the mapping that it stands for; empty where none is known."""
+    key, given = path.rpartition(".")[2], fault["input"]
+    if fault["type"] not in ("dict_type", "model_type"):
+        return ""
+    inner = "kind" if isinstance(given, str) and key in _KINDS else _ALONE.get(key)
+    if inner is None or isinstance(given, str) != (inner == "kind") or not isinstance(given, str | int | float):
+        return f" Write it{_SUCH_AS[path]}." if path in _SUCH_AS else ""
+    return f" Write {key}: {{{inner}: {shown(str(given))}}}."
 
 
 def _place(loc: Sequence[int | str], data: Any) -> tuple[int | str, ...]:

@@ -24,6 +24,7 @@ from fieldcraft.flows.spec.algorithm import Component as Component
 from fieldcraft.flows.spec.algorithm import ConstraintsSpec as ConstraintsSpec
 from fieldcraft.flows.spec.algorithm import Start as Start
 from fieldcraft.flows.spec.base import (
+    NAME,
     STORED,
     Batch,
     Finite,
@@ -166,7 +167,7 @@ class _Campaign(Part):
         stop: Stop rules that end it before the budget is spent.
     """
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,59}$")
+    name: str = Field(pattern=NAME)
     seed: int = Field(ge=0, lt=2**63)
     sense: Literal["maximize", "minimize"] | None = None
     problem: Component

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from fieldcraft.flows.spec.base import Cost, Hours, Parallel, Part, Seconds, Trials, at_most
+from fieldcraft.flows.spec.base import UNIT, Cost, Hours, Parallel, Part, Seconds, Trials, at_most
 
 
 class Approval(Part):
@@ -102,7 +102,7 @@ class Budget(Part):
     trials: Trials
     cost: Cost | None = None
     wall_time_h: Hours | None = None
-    unit: str = Field(default="", max_length=20, pattern=r"^[^\p{C}\p{Zl}\p{Zp}]*$")  # no control characters
+    unit: str = Field(default="", max_length=20, pattern=UNIT)
 
 
 class WarmStart(Part):

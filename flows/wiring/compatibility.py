@@ -81,7 +81,8 @@ def require_one_answer(spec: CampaignSpec, dispatcher: "Dispatcher") -> None:
     kind, itself = spec.dispatcher.kind, dispatcher.by_people or answering(dispatcher) is not None
     if spec.simulator is None and not itself:
         raise InputError(
-            f"simulator: missing. The dispatcher {kind!r} needs one; only people and external programs do without."
+            f"simulator: missing. The dispatcher {kind!r} needs one: name it. Only people (dispatcher: {{kind: lab}}) "
+            "and external programs (command) do without."
         )
     if spec.simulator is not None and itself:
         who = "people do the experiments" if dispatcher.by_people else "nothing is simulated but by it"

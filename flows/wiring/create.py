@@ -1,6 +1,6 @@
 """Creation of a campaign in the ledger, or a check that the campaign there is unchanged."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,16 +53,27 @@ def created(ledger: Ledger, campaign: Campaign, file: Path, *, strictly: bool = 
         stored = _said_now(error.stored, campaign.settings)
         now = campaign.data if strictly else _as_begun(campaign.data, stored)
         if stored != now:
-            keys = "; ".join(differing(stored, now))
+            keys = differing(stored, now)
             raise InputError(
-                f"{file}: campaign {campaign.name!r} was started with another specification ({keys}). "
-                "Restore these keys to go on, or give the file another name to start anew."
+                f"{file}: campaign {campaign.name!r} was started with another specification ({'; '.join(keys)}). "
+                f"Restore these keys to go on, or give the file another name to start anew.{_more(campaign, keys)}"
             ) from None
         if others := differing(stored, campaign.data):
             tell("other words", keys="; ".join(others))
         known = ledger.campaign(campaign.name)
     require_recorded(known, campaign.problem)
     return known.finished
+
+
+def _more(campaign: Campaign, keys: Sequence[str]) -> str:
+    """Sentence on how a campaign of another name has the same results, where only the budget is another."""
+    if not all(key.startswith("budget.") for key in keys):
+        return ""
+    again = "'fieldcraft import FILE TABLE', with the table of 'fieldcraft export"
+    how = f"{again} {campaign.name} --csv TABLE'"
+    if not campaign.dispatcher.by_people:
+        how = f"'fieldcraft retarget {campaign.name} FILE', or {how}"
+    return f" It then begins with the results so far by {how}."
 
 
 def _as_begun(given: Mapping[str, Any], stored: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -11,12 +11,23 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from fieldcraft.flows.errors import Faults, InputError
 from fieldcraft.flows.files.yaml_data import Page, read_page
-from fieldcraft.flows.spec.base import Batch, Finite, Part, Trials, at_most, faults_of, out_of_reach
+from fieldcraft.flows.spec.base import (
+    LABEL,
+    NAME,
+    TITLE,
+    Batch,
+    Finite,
+    Part,
+    Trials,
+    at_most,
+    faults_of,
+    out_of_reach,
+)
 from fieldcraft.flows.spec.campaign_file import Budget, Component, Dispatch, Noise
 from fieldcraft.flows.text import suggestion
 from fieldcraft.models.named_algorithm import MIDDLE_FIRST
 
-Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_]{0,39}$")]
+Label = Annotated[str, Field(pattern=LABEL)]
 Metric = Literal["regret_and_violation", "feasible_regret", "cumulative_regret", "cumulative_violation"]
 Seeds = Annotated[int, Field(ge=1, le=1000, strict=True)]
 _WORDS = ("surrogate", "acquisition", "maximizer", "peer")
@@ -147,14 +158,14 @@ class StudySpec(Part):
         experiment: Name of the MLflow experiment; the study's when left out.
     """
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,59}$")
+    name: str = Field(pattern=NAME)
     problems: Annotated[tuple[StudyProblem, ...], AfterValidator(_some)]
     algorithms: Annotated[tuple[StudyAlgorithm, ...], AfterValidator(_some)]
     seeds: Seeds = 5
     reference: str | None = None
     metric: Metric | None = None
     limit: Limit | None = None
-    experiment: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_ -]{0,59}$")
+    experiment: str | None = Field(default=None, pattern=TITLE)
 
     @model_validator(mode="after")
     def _names_fit(self) -> Self:

@@ -79,7 +79,8 @@ def get_trial(connection: Connection, trial_id: str) -> Trial:
     row = connection.execute(_TRIAL, {"trial": trial_id}).mappings().first()
     if row is None:
         raise UnknownTrial(
-            f"The ledger holds no trial {trial_id!r}. A trial is named CAMPAIGN-NUMBER; `fieldcraft status` lists them."
+            f"The ledger holds no trial {trial_id!r}. A trial is named CAMPAIGN-NUMBER, such as heat-0007: `fieldcraft "
+            "queue` lists those that wait, `fieldcraft export CAMPAIGN --csv FILE` all."
         )
     return record_of(Trial, row)
 

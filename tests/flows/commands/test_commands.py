@@ -152,6 +152,16 @@ def test_a_command_with_nothing_to_work_on_makes_nothing(monkeypatch, capsys, wo
     assert list(Path.cwd().iterdir()) == []
 
 
+def test_a_file_that_is_missing_is_sought_under_the_name_of_a_campaign_and_among_the_ready_ones(tmp_path, capsys):
+    write(tmp_path, SMALL)
+    said = refused(capsys, "run", tmp_path / "campaign")
+    assert f"A file is asked for, not a name. Did you mean {tmp_path / 'campaign.yaml'}?" in said
+    said = refused(capsys, "check", "campaigns/heat.yaml")
+    assert "'fieldcraft examples campaigns/heat.yaml > heat.yaml' writes the ready file here." in said
+    for missing in ("campaigns/heet.yaml", "heat.yaml", tmp_path / "campaigns" / "heat.yaml"):
+        assert "Check the path and your rights to it." in refused(capsys, "check", missing)
+
+
 @pytest.mark.parametrize("words", [["check", "nowhere.yaml"], ["status"], ["sttaus"]])
 def test_an_error_is_json_where_json_is_asked_for(capsys, words):
     assert main([*words, "--json"]) == 2
@@ -231,7 +241,9 @@ def test_an_unknown_campaign_or_trial_is_named_with_what_there_is(finished, caps
     ):
         assert "No campaign 'smal' here. Did you mean 'small'? Known: small." in refused(capsys, *words, *at)
     for word in ("show", "trace"):
-        assert "The ledger holds no trial 'small-0009'." in refused(capsys, word, "small-0009", *at)
+        said = refused(capsys, word, "small-0009", *at)
+        assert "The ledger holds no trial 'small-0009'." in said
+        assert "queue` lists those that wait, `fieldcraft export CAMPAIGN --csv FILE` all." in said
     assert "export needs --csv FILE or --fields DIR" in refused(capsys, "export", "small", *at)
     assert contents(finished) == before
 
@@ -427,8 +439,24 @@ def test_a_changed_file_is_refused_and_the_keys_are_named(finished):
     assert (done.returncode, done.stdout) == (2, reading(file))
     assert len(done.stderr.splitlines()) == 1
     assert "(algorithm.surrogate.restarts: 2 -> 3; budget.trials: 3 -> 4)" in done.stderr
+    assert done.stderr.endswith("or give the file another name to start anew.\n")
     assert tables(home) == rows
     assert contents(finished) == before
+
+
+def test_a_larger_budget_is_refused_with_how_another_campaign_has_the_results_so_far(finished, capsys):
+    file, home = finished / "small.yaml", finished / "home"
+    file.write_text(SMALL.replace("trials: 3", "trials: 4"))
+    said = refused(capsys, "create", file, "--home", home)
+    assert "(budget.trials: 3 -> 4). Restore these keys to go on, or give the file another name" in said
+    table = "'fieldcraft import FILE TABLE', with the table of 'fieldcraft export small --csv TABLE'."
+    assert f"It then begins with the results so far by 'fieldcraft retarget small FILE', or {table}" in said
+    more = write(finished, file.read_text().replace("name: small", "name: more"))
+    assert "more: 3 trials of small read anew" in told(capsys, "retarget", "small", more, "--home", home)
+    table_file = finished / "table.csv"
+    told(capsys, "export", "small", "--csv", table_file, "--home", home)
+    more.write_text(more.read_text().replace("name: more", "name: again"))
+    assert "again: imported 3 trials" in told(capsys, "import", more, table_file, "--home", home)
 
 
 def test_a_second_run_of_a_campaign_names_the_first(tmp_path):

@@ -113,9 +113,16 @@ PLAIN: dict[str, tuple[str | bytes, Sequence[str]]] = {
     "half a letter": ('a: "x\\ud800"\n', [r"line 1 holds half of a letter ('x\ud800'). Write the letter itself."]),
     "an open bracket": ("a: [1, 2\n", ["is not YAML: while parsing a flow sequence"]),
     "an open quote": ('a: "b\n', ["is not YAML: while scanning a quoted scalar"]),
-    "a tab": ("a:\n\t- b\n", ["is not YAML: while scanning for the next token"]),
+    "a tab": (
+        "a:\n\t- b\n",
+        [
+            r"is not YAML: while scanning for the next token, found character '\t' that cannot start any token "
+            "(line 2, column 1). Indent by blanks, not by tabs."
+        ],
+    ),
+    "a decimal comma": ("a: {high: 90,5}\n", ["line 1: key 5 is not text. A decimal takes a point, not a comma."]),
     "two documents": ("a: 1\n---\nb: 2\n", ["is not YAML: expected a single document"]),
-    "a colon too many": ("a: b: c\n", ["is not YAML: mapping values are not allowed here"]),
+    "a colon too many": ("a: b: c\n", ["allowed here (line 1, column 5). A blank follows a key's colon, and a"]),
     "5000 digits": (f"seed: {'9' * 5000}\n", ["line 1 holds a number with too many digits (99999"]),
     "very deep": ("a: " + "[" * 50_000, ["is not YAML: it is nested too deeply"]),
     "a null byte": ("a: 1\0", ["is not YAML: unacceptable character"]),
