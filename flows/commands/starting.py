@@ -48,10 +48,10 @@ def add(command: Add) -> None:
     kinds = command(
         "kinds",
         _kinds,
-        "list what a campaign file can name, or the options of one kind",
+        "list the keys of a campaign file and what it can name, or the options of one",
         example="fieldcraft kinds exact_gp",
     )
-    kinds.add_argument("kind", nargs="?", metavar="KIND", help="such as exact_gp")
+    kinds.add_argument("kind", nargs="?", metavar="KIND", help="such as exact_gp; or a key, such as budget")
     kinds.add_argument("--markdown", action="store_true", help="write all of them as one page")
     told = "source <(fieldcraft completion bash)"
     completion = command("completion", _completion, "print what makes a shell complete commands", example=told)
@@ -89,7 +89,7 @@ def _examples(options: argparse.Namespace, settings: Settings) -> int:
 
 
 def _kinds(options: argparse.Namespace, settings: Settings) -> int:
-    from fieldcraft.flows.spec.reference import kind_of, kinds, page
+    from fieldcraft.flows.spec.reference import KEYS, PARTS, kind_of, kinds, page, part_of
     from fieldcraft.flows.spec.registry import PACKAGES, available, load
 
     known = {group: available(group, settings.plugins) for group in PACKAGES}
@@ -100,16 +100,17 @@ def _kinds(options: argparse.Namespace, settings: Settings) -> int:
         show(options.json, [dataclasses.asdict(kind) for kind in found], lambda: page(found).rstrip())
         return 0
     if options.kind is None:
-        names = {group: sorted(files) for group, files in known.items()}
+        names = {KEYS: list(PARTS)} | {group: sorted(files) for group, files in known.items()}
         show(options.json, names, lambda: "\n".join(_listed(group, own) for group, own in names.items()))
         return 0
     groups = [group for group, files in known.items() if options.kind in files]
-    if not groups:
-        everyone = [kind for files in known.values() for kind in files]
+    parts = [part_of(options.kind)] if options.kind in PARTS else []
+    if not groups and not parts:
+        everyone = [*PARTS, *(kind for files in known.values() for kind in files)]
         raise InputError(
             f"No kind {quoted(options.kind)}.{suggestion(options.kind, everyone)} 'fieldcraft kinds' lists them."
         )
-    told = [kind_of(group, options.kind, load(group, options.kind, settings.plugins)) for group in groups]
+    told = parts + [kind_of(group, options.kind, load(group, options.kind, settings.plugins)) for group in groups]
     show(options.json, [dataclasses.asdict(kind) for kind in told], lambda: "\n\n".join(map(_told, told)))
     return 0
 

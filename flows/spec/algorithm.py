@@ -66,7 +66,7 @@ class AlgorithmSpec(Part):
     Attributes:
         named: The named algorithm from which these words were expanded, with its options and the words that the file
             gave instead of its own. It has no effect; in a file it must agree with the words.
-        start: Start designs, before any model.
+        start: Start designs, before any model; a named algorithm brings its own.
         surrogate: Surrogate that learns from the trials.
         acquisition: Acquisition that scores a candidate.
         maximizer: Maximizer that finds the best candidate.

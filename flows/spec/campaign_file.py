@@ -147,7 +147,7 @@ class _Campaign(Part):
 
     Attributes:
         name: Name of the campaign, which begins the ids of its trials.
-        seed: Entropy of every random stream.
+        seed: Number from which all random draws follow; with another one the campaign makes other designs.
         sense: Direction of the objective: ``maximize`` or ``minimize``. Left out where the problem has several
             objectives, each of which it marks with its own.
         problem: Problem that is optimised.
@@ -157,7 +157,7 @@ class _Campaign(Part):
         space: Narrower bounds of the problem's variables, ``{x: [low, high]}``.
         noise: Noise of the objective's results. When left out, a design that is run again has the same result, unless
             people measure or the dispatcher's program declares noise.
-        algorithm: Algorithm that chooses designs.
+        algorithm: Algorithm that chooses designs: one by its name, ``{kind: auto}``, or its words.
         emulator: Emulator in place of the problem's own: its ``emulate``, or its stated equation on a coarse grid.
         warm_start: Earlier, similar campaigns with whose results it begins; one alone needs no list.
         batch: Number of designs per iteration after the start.

@@ -38,6 +38,7 @@ def test_all_kinds_are_listed_by_group(plugins, capsys):
     assert "exact_gp, field_ensemble, field_pod, grouped_gp, mine, multilevel_gp, neural_greedy" in " ".join(
         told.split()
     )
+    assert told.startswith("keys          campaign, levels, noise, algorithm, start,")
     assert main(["kinds", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rules"] == ["bound", "probability", "probing"]
 
@@ -51,6 +52,19 @@ def test_one_kind_tells_its_options(plugins, capsys):
     )
     assert main(["kinds", "sobol", "--json"]) == 0  # a proposer and a named algorithm
     assert json.loads(capsys.readouterr().out)[0]["group"] == "proposers"
+
+
+def test_a_part_of_a_campaign_file_tells_its_keys(plugins, capsys):
+    assert main(["kinds", "failure_rate"]) == 0
+    assert capsys.readouterr().out == (
+        "failure_rate (keys)\n  Stop rule that ends a campaign whose experiments fail.\n"
+        "  above: must be given   (number)\n"
+        "      Share of failures, from 0 to 1, above which the campaign ends.\n"
+        "  over: 10   (whole number)\n"
+        "      Number of last settled trials that are counted; with fewer trials the rule does not apply.\n"
+    )
+    assert main(["kinds", "aproval"]) == 2
+    assert "Did you mean 'approval'?" in capsys.readouterr().err
 
 
 def test_the_page_holds_ones_own_kinds(plugins, capsys):
