@@ -144,3 +144,9 @@ def test_every_file_target_and_setting_that_a_page_names_is_there(page):
     assert set(re.findall(r"`make (\w+)`", text)) <= set(targets)
     known = f"{settings.__doc__}{OF_TESTS if page == 'CONTRIBUTING.md' else ''}"
     assert [name for name in set(re.findall(r"FIELDCRAFT_[A-Z_]+", text)) if name not in known] == []
+
+
+def test_the_page_of_commands_names_every_setting():
+    rows = [line for line in text_of("docs/commands.md").splitlines() if line.startswith("| `")]
+    named = [name for row in rows for name in re.findall(r"FIELDCRAFT_[A-Z_]+", row.split(" | ")[0])]
+    assert sorted(named) == sorted(re.findall(r"(?m)^(FIELDCRAFT_[A-Z_]+)", str(settings.__doc__)))
