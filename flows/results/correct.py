@@ -194,7 +194,10 @@ def _require_seen(trial: Trial, results: Sequence[Result], seen: int | None) -> 
 def _counting(trial: Trial, results: Sequence[Result]) -> Result:
     """The result of a completed trial that counts."""
     if trial.state is not TrialState.COMPLETED:
-        raise InputError(f"{trial.id} is {trial.state}: it has no result that counts. Record one first.")
+        remedy = (
+            "Record one first." if trial.attempt else "It was never sent, so there is nothing to correct or take back."
+        )
+        raise InputError(f"{trial.id} is {trial.state}: it has no result that counts. {remedy}")
     return standing(results)[trial.id]
 
 

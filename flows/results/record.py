@@ -209,7 +209,8 @@ def _attempt(trial: Trial, measurement: Measurement, where: str) -> int:
         elif trial.state is TrialState.APPROVED:
             remedy = "The next pass sends it: 'fieldcraft iterate' makes one, as does ask in Python."
         else:
-            remedy = f"It is {trial.state}: approve it and let a pass send it, or import the measurement."
+            way = ", which is final:" if trial.state is TrialState.REJECTED else ": approve it, let a pass send it, or"
+            remedy = f"It is {trial.state}{way} import the measurement."
         raise InputError(f"{where}{trial.id} was never sent, so it can have no result. {remedy}")
     attempt = trial.attempt
     if measurement.key is not None:

@@ -156,7 +156,11 @@ def test_a_trial_that_was_never_sent_takes_no_result(oven):
     assert status == 2
     assert "oven-0004 was never sent, so it can have no result. It is PROPOSED" in error
     assert oven.run("reject", "--batch", "oven:1", "--reason", "too dear")[0] == 0
-    assert "never sent, so it can have no result. It is REJECTED" in oven.run(*whole("oven-0004"))[2]
+    error = oven.run(*whole("oven-0004"))[2]
+    assert "never sent, so it can have no result. It is REJECTED, which is final: import the" in error
+    for words in (("retract", "oven-0004"), ("correct", "oven-0004", "--value", "strength=3")):
+        status, _, error = oven.run(*words, "--reason", "why")
+        assert status == 2 and "It was never sent, so there is nothing to correct or take back." in error
 
 
 def test_a_result_far_from_all_others_is_kept_and_asked_about(oven):
