@@ -30,6 +30,8 @@ from fieldcraft.models.surrogate import Function, MomentsWithSlopes
 _PATH_FEATURES = 1024
 # Weight below which a process is left out of the moments.
 _LEAST = 1e-4
+# Least log density of a result: those of two factors under which it is impossible must have a difference.
+_WORST = -1e100
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +100,15 @@ class Multiple:
     def log_predictive(self) -> Tensor:
         """log density of each target given the others, shape (n,); derivatives are left out with their target."""
         own = self.rows.left_out(self._factor, self._residual) - math.log(self.unit)
-        return own.detach().clamp_max(MOST)
+        return own.detach().clamp(_WORST, MOST)
+
+    @property
+    def factored(self) -> bool:
+        """False if the covariance has no Cholesky factor: predictions of an uncertain factor may be far too large."""
+        try:
+            return len(self._factor.lower) > 0
+        except ValueError:
+            return False
 
     @property
     def factor_mean(self) -> float:

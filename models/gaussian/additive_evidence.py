@@ -20,7 +20,7 @@ from fieldcraft.models.gaussian.hyperparameters import (
     noise_prior,
 )
 from fieldcraft.models.numerics.length_scales import NARROW_SD, encoded_mode
-from fieldcraft.models.numerics.milestones import ByDigest, beginning, thinned
+from fieldcraft.models.numerics.milestones import ByDigest, representative, thinned
 from fieldcraft.models.observations import Array, Observations
 
 FIT_ROWS = 256
@@ -104,9 +104,9 @@ def _matern(rate: float, distances: Array, part: Array, slope: Array) -> None:
 def fit_kernel(data: Observations, known: bool, restarts: int) -> tuple[AdditiveKernel, float]:
     """Hyper-parameters for data, in its target units, and their log posterior for the trials they were fitted to.
 
-    They depend on the first ``milestone(n)`` trials, or on all if the results of those are constant. L-BFGS-B begins at
-    the centre of the prior, at short scales with little noise, and at ``restarts`` draws from the prior; after a few
-    iterations the best goes on.
+    They depend on the first ``milestone(n)`` trials, or on all if the results of those are constant or dwarfed by later
+    ones (``representative``). L-BFGS-B begins at the centre of the prior, at short scales with little noise, and at
+    ``restarts`` draws from the prior; after a few iterations the best goes on.
 
     Args:
         data: Trials, and their noise if it is known.
@@ -116,7 +116,7 @@ def fit_kernel(data: Observations, known: bool, restarts: int) -> tuple[Additive
     Raises:
         ValueError: no start gave a finite density.
     """
-    first = beginning(data)
+    first = representative(data)
     flat, density = fitted(ByDigest.of(first), known, restarts)
     here, split = flat.copy(), (len(flat) - 1) // 2
     # The same physical sizes in the units of all trials.

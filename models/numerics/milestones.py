@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 
 from fieldcraft.models.observations import Array, Observations
 
+# Spread of the results up to a milestone, as a share of that of all, below which they say nothing of all: the spread
+# of 50 becomes so small where one result is 700 of it away from them.
+_DWARFED = 1e-2
 EVERY_TRIAL_TO = 50
 """Size up to which each trial is a milestone."""
 
@@ -38,6 +41,16 @@ def beginning(data: Observations) -> Observations:
     """The results up to the last milestone, scaled by themselves; all of them if those are constant."""
     first = data.first(milestone(len(data)))
     return data.first(len(data)) if first.constant else first
+
+
+def representative(data: Observations) -> Observations:
+    """``beginning`` for hyper-parameters that are kept as they are; all results where later ones dwarf the first.
+
+    Sizes and noise of the first are then those of rounding beside the later ones, and no function that has them could
+    be near both.
+    """
+    first = beginning(data)
+    return data.first(len(data)) if first.scaling.sd < _DWARFED * data.scaling.sd else first
 
 
 def milestone(n: int, every: int = EVERY_TRIAL_TO) -> int:

@@ -76,7 +76,7 @@ class JointModel:
 
     def _posterior(self, hyper: Hyper, metrics: Mapping[str, float], state: Mapping[str, Tensor]) -> JointPosterior:
         process = JointProcess(self.covariances, hyper)
-        return condition(process, self.rows, self.scaling, metrics, self.remarks, state)
+        return condition(process, self.rows, self.scaling, metrics, {**self.remarks, **_doubted(hyper)}, state)
 
 
 def _refuse_memory(data: Observations, physics: Physics, memory_gb: float) -> None:
@@ -85,6 +85,17 @@ def _refuse_memory(data: Observations, physics: Physics, memory_gb: float) -> No
     what = f"Conditioning on {n} trials and {rows} rows of {of}"
     remedy = "take fewer collocation points"
     refuse_memory(_COPIES * fields * (n + rows) ** 2, memory_gb, what, remedy)
+
+
+def _doubted(hyper: Hyper) -> dict[str, str]:
+    """Remark where the equation's rows are doubted by more than they could differ without it; else none."""
+    slack_sd = float((hyper.slack / 2).exp())
+    if slack_sd < 1:
+        return {}
+    return {
+        "equation": f"counts for little beside the results: its rows are doubted by {slack_sd:.2g} of their standard "
+        "deviations; check its coefficients, and the sign and unit of its right-hand side"
+    }
 
 
 def _named(hyper: Hyper) -> dict[str, float]:

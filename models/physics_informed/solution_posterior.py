@@ -1,7 +1,7 @@
 """Posterior over solutions of an equation: Gaussian in their coefficients."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -44,6 +44,7 @@ class SolutionPosterior:
         scaling: Map between targets and results.
         metrics: Evidence and hyper-parameters.
         digest: Digest of the data, as bytes, shape (32,).
+        remarks: Notes on what was learnt.
     """
 
     solutions: Solutions
@@ -53,11 +54,7 @@ class SolutionPosterior:
     scaling: Scaling
     metrics: Mapping[str, float]
     digest: Tensor
-
-    @property
-    def remarks(self) -> Mapping[str, str]:
-        """No remarks."""
-        return {}
+    remarks: Mapping[str, str] = field(default_factory=dict)
 
     def _rows(self, X: Tensor) -> Tensor:
         return self.solutions.features(X) * self.sizes
@@ -134,7 +131,21 @@ def fit_solutions(data: Observations, physics: Physics, degree: int, digest: Ten
         scaling=data.scaling,
         metrics=dict(zip(_METRICS, numbers, strict=True)),
         digest=digest,
+        remarks=_doubted(data, prior.log_noise),
     )
+
+
+def _doubted(data: Observations, log_noise: float) -> dict[str, str]:
+    """Remark where noise that was not known is as large as it may be, that is, as the results' spread; else none.
+
+    Results of mere noise have less: their constant is a solution of most equations, and takes a degree of freedom.
+    """
+    if data.noise_variance is not None or log_noise < 0:
+        return {}
+    return {
+        "equation": "no sum of its solutions predicts the results, which are taken for noise; check its coefficients, "
+        "and the sign and unit of its right-hand side"
+    }
 
 
 def _left(data: Observations, background: Background | None) -> Tensor:
@@ -156,4 +167,7 @@ def restore_solutions(
     background = Background(Polynomials(box, degree), state["background"]) if "background" in state else None
     noise = Prior(metrics["log_scale"], metrics["log_decay"], metrics["log_noise"]).noise
     weights = Weights(state["mean"], state["spread"], state["rows"], _left(data, background), noise)
-    return SolutionPosterior(space, state["sizes"], weights, background, data.scaling, metrics, state["digest"])
+    doubted = _doubted(data, metrics["log_noise"])
+    return SolutionPosterior(
+        space, state["sizes"], weights, background, data.scaling, metrics, state["digest"], doubted
+    )

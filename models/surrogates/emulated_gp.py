@@ -43,6 +43,8 @@ _MOST_JITTER = 0.95
 # Draws of a process's hyper-parameters, and results up to which several are believed: more leave little doubt of them.
 _DRAWS, _FEW = 16, 100
 _THETAS, _SHARES = "thetas", "shares"
+# Largest share of the results' spread that a difference counts as: its square must remain a float64.
+_LARGEST = 1e100
 # Prior means and standard deviations of rho.
 _RHOS = ((0.0, 0.0), (1.0, 0.0), (1.0, _SPREAD))
 
@@ -51,12 +53,13 @@ _RHOS = ((0.0, 0.0), (1.0, 0.0), (1.0, _SPREAD))
 class EmulatedGP:
     """Results as rho times the emulator's prediction plus a Gaussian process, for rho of 0, of 1, and about 1.
 
-    The third, from four results on, has rho ~ N(1, 1). The three are weighted by how well each predicts every result
-    from the others. The first is exact_gp's process, and the differences have BoTorch's prior of length scales: where
-    that predicts the results alone better, too, it is no merit of the emulator, and counts for the first. A useless
-    emulator is given the factor 0, with which it has no effect; a good one leaves little for the process to learn.
-    Where the trials left readings of a field at single places, uncertain coefficients of the emulator's equation are
-    fitted to these before (``models.emulation.calibration``).
+    The third, from four results on, has rho ~ N(1, 1). It is left out, and a remark states this, where predictions are
+    so much larger than the results that its covariance cannot be computed. The three are weighted by how well each
+    predicts every result from the others. The first is exact_gp's process, and the differences have BoTorch's prior of
+    length scales: where that predicts the results alone better, too, it is no merit of the emulator, and counts for the
+    first. A useless emulator is given the factor 0, with which it has no effect; a good one leaves little for the
+    process to learn. Where the trials left readings of a field at single places, uncertain coefficients of the
+    emulator's equation are fitted to these before (``models.emulation.calibration``).
 
     Where simulations return gradients, it learns from them too: value and derivatives of the difference are rows of one
     process (``models.gradients``), the emulator's derivatives are differences of its predictions, and those of a mesh
@@ -178,7 +181,8 @@ def _lines(data: Observations, predictions: Array) -> list[float]:
     Sums are exactly rounded: a machine that restores a state must find the same slope.
     """
     spread = predictions - math.fsum(predictions) / len(predictions)
-    square = math.fsum(spread**2)
+    with np.errstate(over="ignore"):
+        square = math.fsum(spread**2)
     slope = math.fsum(spread * data.y) / square if square > 0 else 0.0
     return [0.0, 1.0, slope][: 3 if len(data) >= _LEAST_FOR_LINE else 2]
 
@@ -223,7 +227,7 @@ def _size(rho: float, spread: float, difference: Observations, data: Observation
     """
     if rho == 0:
         return 1.0
-    own = 0.0 if difference.constant else difference.scaling.sd / data.scaling.sd
+    own = 0.0 if difference.constant else min(difference.scaling.sd / data.scaling.sd, _LARGEST)
     seen, free = (len(data) - 1) * own**2, len(data) - 1 - (spread > 0)
     logs = -0.5 * (((_VARIANCES - _SIZE) / _WIDE) ** 2 + free * _VARIANCES + seen * np.exp(-_VARIANCES))
     shares = np.exp(logs - logs.max())
@@ -286,8 +290,15 @@ def _posterior(
         factors.append(at.multiples(number, each, difference))
         state |= named(f"{number}.", each.state)
     notes: dict[str, str] = {}
+    if not all(each.factored for each in factors[-1]) and factors[-1][0].spread:
+        factors.pop()
+        largest = np.abs(data.scaling.to_target(at.predictions)).max()
+        notes = {
+            "factor": f"not learnt, since predictions are up to {largest:.1g} standard deviations of the results "
+            "from their mean; check the emulator's unit"
+        }
     if slopes is not None:
-        notes = {"gradients": f"of {np.count_nonzero((~np.isnan(slopes)).any(axis=1))} of {len(data)} trials"}
+        notes |= {"gradients": f"of {np.count_nonzero((~np.isnan(slopes)).any(axis=1))} of {len(data)} trials"}
     if fitted is not None and data.readings is not None:
         state |= {_CALIBRATED: torch.tensor(fitted.values), _ERRORS: torch.tensor(fitted.errors)}
         notes |= {"readings": data.readings.remark, "coefficients": fitted.remark}

@@ -18,7 +18,7 @@ from fieldcraft.models.linear.conditioning import marginal_slope
 from fieldcraft.models.linear.spectrum import Spectrum
 from fieldcraft.models.linear.wide_sine import WideSine
 from fieldcraft.models.numerics.length_scales import NARROW_SD
-from fieldcraft.models.numerics.milestones import ByDigest, beginning, thinned
+from fieldcraft.models.numerics.milestones import ByDigest, representative, thinned
 from fieldcraft.models.numerics.searches import minimize
 from fieldcraft.models.observations import Array, Observations
 from fieldcraft.models.tangent.features import Init, Perceptron, TangentFeatures, fixed, gram
@@ -208,10 +208,11 @@ def hyperparameters(
     """Hyper-parameters for data, in its target units, and their log posterior for the trials they were fitted to.
 
     They depend only on the first ``milestone(n)`` trials, or on all if the results of those are constant and give no
-    scale. L-BFGS-B starts from the mode of each prior; after a few iterations the most probable goes on alone, the
-    first among equals. A process caches its results; another process computes the same numbers again.
+    scale, or if later ones dwarf them (``representative``). L-BFGS-B starts from the mode of each prior; after a few
+    iterations the most probable goes on alone, the first among equals. A process caches its results; another process
+    computes the same numbers again.
     """
-    question = Question(network, ByDigest.of(beginning(data)), centres, normalised, init)
+    question = Question(network, ByDigest.of(representative(data)), centres, normalised, init)
     return answered(question).given_to(data, question.trials.data)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from fieldcraft.models.linear.spectrum import Spectrum
 from fieldcraft.models.linear.wide_sine import WideSine
-from fieldcraft.models.numerics.milestones import ByDigest, beginning
+from fieldcraft.models.numerics.milestones import ByDigest, representative
 from fieldcraft.models.observations import Array, Observations
 from fieldcraft.models.tangent.evidence import (
     ACCURACY,
@@ -41,7 +41,7 @@ def hyperparameters_together(
     Raises:
         ValueError: none of an output have a finite likelihood.
     """
-    firsts = [beginning(own) for own in data]
+    firsts = [representative(own) for own in data]
     questions = tuple(Question(network, ByDigest.of(first), centres, normalised, init) for first in firsts)
     answers = _answered(questions)
     return [answer.given_to(own, first) for answer, own, first in zip(answers, data, firsts, strict=True)]

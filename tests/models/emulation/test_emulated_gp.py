@@ -90,6 +90,24 @@ def test_a_useless_emulator_leaves_what_the_results_say(emulator, most):
     assert rmse(posterior) < 1.02 * rmse(exact)
 
 
+@pytest.mark.parametrize("unit", [1e6, 1e15, 1e200])
+def test_an_emulator_in_another_unit_leaves_what_the_results_say(unit):
+    known = data(lambda X: unit * wild(X))
+    posterior, exact = fit(known), fit(known, ExactGP(restarts=0))
+    assert "check the emulator's unit" in posterior.remarks["factor"]
+    assert shares(posterior) == [1.0, 0.0] and torch.isfinite(posterior.log_predictive()).all()
+    for own, other in zip(posterior.mean_var(torch.tensor(Z)), exact.mean_var(torch.tensor(Z)), strict=True):
+        torch.testing.assert_close(own, other, rtol=1e-9, atol=1e-9)
+    again = EmulatedGP(restarts=0).restore(known, posterior.state())
+    assert torch.equal(again.mean_var(torch.tensor(Z))[0], posterior.mean_var(torch.tensor(Z))[0])
+
+
+def test_an_emulator_whose_predictions_have_a_large_offset_still_counts():
+    posterior = fit(data(lambda X: wild(X) + 1e9))
+    assert shares(posterior)[1] > 0.999 and rmse(posterior) < 1e-3
+    assert posterior.remarks["factor"].startswith("not learnt, since predictions are up to ")
+
+
 def test_the_results_alone_are_believed_as_by_exact_gp_and_differences_have_the_prior_of_botorch():
     known = data(noise)
     posterior, exact = fit(known), fit(known, ExactGP(restarts=0))

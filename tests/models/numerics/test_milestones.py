@@ -5,7 +5,7 @@ from functools import lru_cache
 import numpy as np
 import pytest
 
-from fieldcraft.models.numerics.milestones import ByDigest, beginning, milestone, telling
+from fieldcraft.models.numerics.milestones import ByDigest, beginning, milestone, representative, telling
 from fieldcraft.models.observations import Observations
 
 
@@ -41,6 +41,14 @@ def test_a_fit_begins_at_the_results_of_the_last_milestone_or_at_all_if_those_ar
     late = Observations(X, np.where(np.arange(57) < 56, 1.0, 2.0), maximize=False)
     assert len(beginning(late)) == 57
     assert beginning(data).scaling.sd == pytest.approx(np.std(y[:55], ddof=1))
+
+
+@pytest.mark.parametrize(("late", "seen"), [(56.0, 55), (1e4, 55), (1e5, 57), (1e300, 57)])
+def test_hyper_parameters_are_those_of_all_results_where_one_after_the_milestone_dwarfs_the_first(late, seen):
+    y = np.arange(57.0)
+    y[-1] = late
+    data = Observations(np.linspace(-1, 1, 57)[:, None], y, maximize=False)
+    assert len(representative(data)) == seen and len(beginning(data)) == 55
 
 
 def test_trials_that_tell_are_the_best_the_last_and_others():
