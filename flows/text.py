@@ -102,6 +102,11 @@ def clock(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at))
 
 
+def since(at: float, now: float) -> str:
+    """Time of something past, in words: ``3 h ago``, or its date where the clock was set back behind it."""
+    return f"{ago(at, now)} ago" if at <= now else f"on {clock(at)}"
+
+
 def ago(at: float, now: float) -> str:
     """The time between the two, in words: ``3 s``, ``5 min``, ``3 h``, ``4 d``."""
     seconds = abs(now - at)

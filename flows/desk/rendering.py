@@ -14,7 +14,7 @@ from fieldcraft.flows.analysis.existing import existing
 from fieldcraft.flows.desk.entering import LIVE, Visit
 from fieldcraft.flows.identity import RIGHTS
 from fieldcraft.flows.report.history import event_text
-from fieldcraft.flows.text import ago, clock, counted
+from fieldcraft.flows.text import clock, counted, since
 from fieldcraft.flows.views.data import design_text, outputs_text, quantity, quantity_pm, setting
 from fieldcraft.flows.views.text import judged
 from fieldcraft.storage.text import printable
@@ -45,7 +45,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"clock": clock, "since": lambda at: ago(at, time.time()), "counted": counted}
+    made.filters |= {"clock": clock, "since": lambda at: since(at, time.time()), "counted": counted}
     made.globals |= {
         "design_text": design_text,
         "outputs_text": outputs_text,

@@ -210,8 +210,8 @@ def due_at(notice: Notice) -> float:
 
 
 def is_due(notice: Notice, now: float) -> bool:
-    """True if a notice is to be sent now. One that was never tried is always due, even if the clock was set back."""
-    return not notice.tries or due_at(notice) <= now
+    """True if a notice is to be sent now: never tried, its pause over, or the clock set back behind its own time."""
+    return not notice.tries or due_at(notice) <= now or notice.created > now
 
 
 def message_of(campaign: CampaignRecord, notice: Notice, desk: str | None = None) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from fieldcraft.flows.rules.approved_code import covered
 from fieldcraft.flows.rules.trial_labels import Choice, label
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.campaign_file import CampaignSpec, stored
-from fieldcraft.flows.text import ago, one_line, quoted, remark
+from fieldcraft.flows.text import one_line, quoted, remark, since
 from fieldcraft.flows.wiring.build import rewire
 from fieldcraft.physics.space import Categorical, Integer, SearchSpace
 from fieldcraft.storage.ledger import Ledger, StaleTrial
@@ -304,7 +304,7 @@ def _decision(ledger: Ledger, trial: Trial) -> str:
     what = _WORDS.get(event.action) or _WHAT_HAPPENED[event.after or trial.state]
     if _is_part(event):
         what = "freed of the parts of its result" if "withdraws" in event.details else "given a part of its result"
-    return f"was {what} by {one_line(event.by)} {ago(event.created, time.time())} ago{why}"
+    return f"was {what} by {one_line(event.by)} {since(event.created, time.time())}{why}"
 
 
 def _moves(event: Event) -> bool:

@@ -120,21 +120,29 @@ def _send_anew(site: Site, held: Trial) -> None:
         return
 
 
-def _last_heard(trial: Trial) -> float:
-    return max(trial.heard or 0.0, trial.updated)
+def _silence(trial: Trial) -> float:
+    """Seconds since the last news of a trial; infinite if that is of a time to come: the clock was set back since."""
+    now, last = time.time(), trial.updated if trial.heard is None else trial.heard
+    if last > now:
+        return math.inf
+    return now - max(at for at in (last, trial.updated) if at <= now)
 
 
 def _hear(site: Site, trial: Trial) -> None:
-    if time.time() - _last_heard(trial) > site.campaign.spec.dispatcher.lease_s / 3:
+    if _silence(trial) > site.campaign.spec.dispatcher.lease_s / 3:
         site.ledger.hear(trial.id, trial.attempt)
 
 
 def _miss(site: Site, trial: Trial, why: str) -> None:
-    """Hold a running trial without a report from its dispatcher for longer than ``lease_s`` (heartbeat timeout)."""
-    silent, lease = time.time() - _last_heard(trial), site.campaign.spec.dispatcher.lease_s
-    if silent <= lease:
-        return
-    _hold(site, trial, f"{why}; nothing was heard of it for {silent:.0f} s (dispatcher.lease_s is {lease:g})")
+    """Hold a running trial without a report from its dispatcher for longer than ``lease_s`` (heartbeat timeout).
+
+    After the clock was set back nobody knows for how long there was none: that counts from now on.
+    """
+    silent, lease = _silence(trial), site.campaign.spec.dispatcher.lease_s
+    if silent == math.inf:
+        site.ledger.hear(trial.id, trial.attempt)
+    elif silent > lease:
+        _hold(site, trial, f"{why}; nothing was heard of it for {silent:.0f} s (dispatcher.lease_s is {lease:g})")
 
 
 def _finish(site: Site, dispatcher: Dispatcher, trial: Trial, handle: Handle, seconds: float) -> None:

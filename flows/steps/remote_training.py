@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fieldcraft.flows.text import one_line
+from fieldcraft.flows.text import clock, one_line
 from fieldcraft.flows.wiring.context import Site
 from fieldcraft.storage.records import CampaignRecord, Lease, digest_of
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
 
 _ANSWER_S = 10.0  # a server that takes longer cannot be reached
+_AHEAD_S = 3600.0  # a flow run of a time so far to come is of a clock that was set back since
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,10 @@ def judged(run: "FlowRun", trainer: Lease | None, limit_s: float) -> Awaited | D
         return Awaited(f"pid {trainer.pid} on {trainer.host}", gave_way)
     if state.is_final():
         return Declined(f"{what} ended as {state.name}: {one_line(state.message or 'it says no more')}")
-    if trainer is None and time.time() - state.timestamp.timestamp() > limit_s:
+    since = state.timestamp.timestamp()
+    if trainer is None and since > time.time() + max(limit_s, _AHEAD_S):
+        return Declined(f"nobody trains: {what} is {state.name} as of {clock(since)}, and the clock was set back since")
+    if trainer is None and time.time() - since > limit_s:
         return Declined(f"nobody trains: {what} has been {state.name} for more than {limit_s:g} s")
     return Awaited(what, state.name or str(state.type))
 

@@ -13,7 +13,7 @@ from fieldcraft.flows.rules.approval_policy import voided
 from fieldcraft.flows.rules.retries import Retry, retries
 from fieldcraft.flows.rules.trial_labels import label
 from fieldcraft.flows.spec.campaign_file import stored
-from fieldcraft.flows.text import ago, one_line, stated
+from fieldcraft.flows.text import ago, one_line, since, stated
 from fieldcraft.flows.views.data import design_text, incomplete_text, predicted_text, quantity, recorded_text
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import CampaignRecord, Trial, TrialState
@@ -173,7 +173,7 @@ def _approved_text(entry: Mapping[str, Any], now: float) -> list[str]:
 
 
 def _ordered_text(entry: Mapping[str, Any], now: float) -> list[str]:
-    asked = f"order {entry['order']}, given {ago(entry['since'], now)} ago"
+    asked = f"order {entry['order']}, given {since(entry['since'], now)}"
     known = entry["incomplete"]
     values = " ".join(stated(name, "NUMBER") for name in (known["missing"] if known else ["NAME"]))
     what = "the rest" if known else "its result"

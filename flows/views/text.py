@@ -14,8 +14,8 @@ from fieldcraft.flows.analysis.front import dominated_by, front_text
 from fieldcraft.flows.analysis.levels import level_said
 from fieldcraft.flows.analysis.picks import picked_text
 from fieldcraft.flows.analysis.predicted import predicted_data
-from fieldcraft.flows.notices.deliver import due_at, text_of
-from fieldcraft.flows.text import clock, counted, one_line
+from fieldcraft.flows.notices.deliver import due_at, is_due, text_of
+from fieldcraft.flows.text import ago, clock, counted, one_line
 from fieldcraft.flows.views.data import (
     budget_unit,
     design_text,
@@ -346,8 +346,13 @@ def notices_text(notices: Sequence[Notice]) -> str:
 
 
 def _notice(notice: Notice) -> str:
-    tried = f" [could not be told; tries: {notice.tries}; next try {_until(due_at(notice))}]" if notice.tries else ""
+    tried = f" [could not be told; tries: {notice.tries}; next try {_next_try(notice)}]" if notice.tries else ""
     return f"{notice.id}  {clock(notice.created)}  {text_of(notice)}{tried}"
+
+
+def _next_try(notice: Notice) -> str:
+    now = time.time()
+    return "with the next pass" if is_due(notice, now) else f"in {ago(due_at(notice), now)}"
 
 
 def _until(at: float) -> str:

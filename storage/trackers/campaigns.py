@@ -13,7 +13,8 @@ by outputs, ``best_so_far``, ``total.seconds`` and ``total.spent`` by number of 
 
 Exactly once: a run is looked up by its tags before it is made, every metric has the time at which the ledger says it
 came about (MLflow keeps one of identical points), and items are marked as exported last, at most 200 together. After a
-kill at any point the next export repeats what is missing, and the result is the same.
+kill at any point the next export repeats what is missing, and the result is the same. A store that has lost the
+campaign's run for good, or is another one, is shown everything again.
 """
 
 from __future__ import annotations
@@ -186,6 +187,8 @@ class _Session:
         if name not in self.campaigns:
             shown = CampaignRuns(self.client, self.ledger.campaign(name), self.tracker.uri)
             shown.nest()
+            if not shown.is_there and "campaign" in self.ledger.tracked(name):  # emptied since, or another store
+                self.ledger.forget_exports(name)
             self.campaigns[name] = shown
         return self.campaigns[name]
 

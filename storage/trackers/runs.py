@@ -134,6 +134,11 @@ class CampaignRuns:
         """True if a run was made here and has no parameters yet."""
         return run in self._new
 
+    @property
+    def is_there(self) -> bool:
+        """True if ``nest`` has found the campaign's run, or one that a person deleted and can bring back."""
+        return f"campaign:{self.campaign.name}" in self.runs
+
     def nest(self) -> None:
         """Make the runs that an earlier version left beside the campaign's run its children."""
         key = f"campaign:{self.campaign.name}"

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -138,12 +139,12 @@ class PrefectSite:
             run_flow_sync(simulate, flow_run=found, parameters=found.parameters, return_type="state")
         return self.runs(name)[0]
 
-    def put(self, name: str, state: str) -> None:
-        """Put the flow run of that name into a state, as a worker that died would leave it."""
-        from prefect.client.schemas.objects import State, StateType
+    def put(self, name: str, state: str, due: datetime | None = None) -> None:
+        """Put the flow run of that name into a state, as a worker that died would leave it, or due at a time."""
+        from prefect.client.schemas.objects import State, StateDetails, StateType
 
         with self.client() as client:
-            left = State(type=StateType(state), name=state.title())
+            left = State(type=StateType(state), name=state.title(), state_details=StateDetails(scheduled_time=due))
             client.set_flow_run_state(self.runs(name)[0].id, left, force=True)
 
     def delete(self, name: str) -> None:

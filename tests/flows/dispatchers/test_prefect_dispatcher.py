@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Thread
 
@@ -121,6 +122,19 @@ def test_a_flow_run_that_is_cancelled_forgotten_or_was_left_by_a_dead_worker_nev
     assert isinstance(outcome, Failed) and outcome.kind == "transient"
     assert outcome.reason.startswith("flow run 'b-0004-3' has been Pending for ")
     assert site.make("b-0004-3").state.message.startswith("b-0004-3: Failed"), "a worker that comes late"
+    assert at.started() == []
+
+
+def test_a_flow_run_that_is_due_when_the_clock_was_before_it_was_set_back_never_begins(site, at):
+    dispatcher = prefect(at)
+    asked = dispatcher.submit(job(at, "b-0007-1"))
+    site.put("b-0007-1", "SCHEDULED", datetime.now(UTC) + timedelta(minutes=10))
+    assert isinstance(dispatcher.poll(asked), Running), "a worker takes it soon"
+    site.put("b-0007-1", "SCHEDULED", due := datetime.now(UTC) + timedelta(days=365))
+    told = f"flow run 'b-0007-1' is Scheduled as of {due:%Y-%m-%d %H:%M:%S} UTC, and the clock was set back since"
+    assert dispatcher.poll(asked) == Failed("transient", told, 0.0, 0.0)
+    site.put("b-0007-1", "SCHEDULED", datetime.now(UTC))
+    assert site.make("b-0007-1").state.message.startswith("b-0007-1: Failed"), "a worker that comes when it is due"
     assert at.started() == []
 
 

@@ -19,8 +19,9 @@ from certificates import certificate
 from webhooks import PATH, TOKEN, Webhook, command, notify, store
 
 from fieldcraft.flows.machinery.webhooks import NotDelivered, post
-from fieldcraft.flows.notices.deliver import deliver, due_at, message_of, tell_all, text_of
+from fieldcraft.flows.notices.deliver import deliver, due_at, is_due, message_of, tell_all, text_of
 from fieldcraft.flows.settings import Settings, settings_from
+from fieldcraft.flows.views.text import notices_text
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import Notice, Origin, Proposal, TrialState, digest_of
 from fieldcraft.storage.text import printable
@@ -246,6 +247,19 @@ def test_the_pause_grows_with_every_try_and_has_no_end_of_its_own():
     assert due == sorted(due)
     assert due[1] - due[0] >= 10.0
     assert due[4] - due[3] > 10 * (due[3] - due[2])
+
+
+def test_a_notice_that_could_not_be_told_is_due_at_once_after_the_clock_was_set_back():
+    notice = Notice(
+        id=1, campaign="heat", event="campaign ended", key="end", payload={}, created=4e9, told=None, tries=1
+    )
+    assert not is_due(notice, notice.created), "its pause is not over"
+    assert is_due(notice, notice.created + 60.0)
+    assert is_due(notice, notice.created - 365 * 86400), "it would wait for a year else"
+    said = notices_text([notice])  # the clock of this machine is years behind it
+    assert said.endswith("[could not be told; tries: 1; next try with the next pass]")
+    later = notice.model_copy(update={"created": time.time(), "tries": 17})
+    assert notices_text([later]).endswith("[could not be told; tries: 17; next try in 3 h]")
 
 
 def test_the_command_gets_the_notice_on_its_standard_input_whatever_it_holds(ledger, tmp_path):

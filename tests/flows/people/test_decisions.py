@@ -19,7 +19,7 @@ from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.identity import Person, Refused, digest_of_token, operating_system_user
 from fieldcraft.flows.people.decisions import Overtaken, approve, batch, edit, prioritise, reject
 from fieldcraft.flows.rules.trial_labels import Choice, label
-from fieldcraft.flows.text import LONGEST, ago, one_line, printable, remark
+from fieldcraft.flows.text import LONGEST, ago, one_line, printable, remark, since
 from fieldcraft.storage.ledger import ForbiddenMove, InvalidRecord, UnknownCampaign, UnknownTrial
 from fieldcraft.storage.records import TrialState
 
@@ -584,6 +584,11 @@ def test_shown_text_keeps_its_letters_and_lines_and_loses_its_powers():
 )
 def test_times_are_told_in_words(seconds, words):
     assert ago(0.0, seconds) == ago(seconds, 0.0) == words
+    assert since(0.0, seconds) == f"{words} ago"
+
+
+def test_what_the_clock_was_set_back_behind_is_told_with_its_date():
+    assert since(4e9, 1.8e9) == "on 2096-10-02 07:06:40 UTC"
 
 
 def test_no_decision_imports_torch(begin):

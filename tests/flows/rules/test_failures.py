@@ -1,5 +1,6 @@
 """Failures by kind, what people do about them, trials nobody can tell of, and results that come late."""
 
+import re
 import signal
 import time
 from contextlib import suppress
@@ -414,6 +415,23 @@ def test_a_trial_the_dispatcher_cannot_tell_of_is_held_after_its_lease_and_goes_
     assert held.created - heard > 0.6
     (at.settings.work / "cut").unlink()
     assert at.step().decision.wait == "simulations"
+    at.let_go()
+    assert at.finish() == "budget: 1 of 1 trials"
+    assert len(at.started()) == 1
+
+
+def test_a_trial_heard_of_before_the_clock_was_set_back_by_a_day_is_held_after_its_lease_all_the_same(tmp_path):
+    at = rig(tmp_path, budget={"trials": 1}, dispatcher={"kind": "remote", "lease_s": 0.6})
+    at.tell("wait")
+    at.send()
+    assert at.step_in_child(**Clock(tmp_path / "clock").set("+1d").environment) == 0
+    assert at.trial().heard > time.time() + 80000.0
+    (at.settings.work / "cut").touch()
+    assert at.step().decision.wait == "simulations", "nobody knows yet for how long nothing was heard"
+    assert at.trial().heard <= time.time()
+    eventually(lambda: at.step() and at.trial().state is TrialState.HELD, 30.0)
+    assert re.match("the line is cut; nothing was heard of it for [1-9] s", moves(at)[-1].reason)
+    (at.settings.work / "cut").unlink()
     at.let_go()
     assert at.finish() == "budget: 1 of 1 trials"
     assert len(at.started()) == 1

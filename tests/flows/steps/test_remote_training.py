@@ -16,6 +16,7 @@ from fieldcraft.flows.spec.campaign_file import read_campaign
 from fieldcraft.flows.steps.one_pass import Ref, make_pass
 from fieldcraft.flows.steps.remote_training import Awaited, Declined, judged
 from fieldcraft.flows.steps.train import Unfinished, lesson_of, train_outside
+from fieldcraft.flows.text import clock
 from fieldcraft.flows.views.data import next_steps, status_data
 from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.context import site_of, unfinished
@@ -91,6 +92,14 @@ def test_a_run_is_waited_for_until_nobody_has_trained_for_too_long(state):
     assert judged(run(state, age=70), TRAINER, 60) == Awaited("flow run r", state.name)
     given_up = f"nobody trains: flow run r has been {state.name} for more than 60 s"
     assert judged(run(state, age=70), None, 60) == Declined(given_up)
+
+
+@pytest.mark.parametrize("state", [Scheduled(), Pending(), Running()])
+def test_a_run_of_a_time_that_the_clock_was_set_back_behind_is_not_waited_for(state):
+    late = run(state, age=-7200)
+    told = f"nobody trains: flow run r is {state.name} as of {clock(late.state.timestamp.timestamp())}, "
+    assert judged(late, None, 60) == Declined(f"{told}and the clock was set back since")
+    assert judged(late, TRAINER, 60) == judged(run(state, age=-50), None, 60) == Awaited("flow run r", state.name)
 
 
 @pytest.mark.parametrize("state", [Crashed(message="by signal 9"), Cancelled(message="enough"), Failed(message="oh")])

@@ -15,6 +15,7 @@ from small import SMALL
 from fieldcraft.flows.analysis.best import best_trial
 from fieldcraft.flows.cli import main
 from fieldcraft.flows.spec.campaign_file import parse
+from fieldcraft.flows.text import clock
 from fieldcraft.flows.views.data import next_steps, quantity, quantity_pm, show_data, status_data, trace_data
 from fieldcraft.flows.views.display import Display
 from fieldcraft.flows.views.pending import queue_data, queue_text
@@ -420,6 +421,8 @@ def test_the_queue_lists_what_the_laboratory_has(tmp_path):
     text = queue_text(data, time.time() + 7200.0)
     assert "  with the laboratory\n" in text
     assert f"order {trial.id}-1, given 2 h ago: 'fieldcraft record {trial.id} --value NAME=NUMBER'" in text
+    given = clock(data["laboratory"][0]["since"])
+    assert f"order {trial.id}-1, given on {given}: 'fieldcraft record" in queue_text(data, time.time() - 7200.0)
 
 
 def test_what_simulations_do_is_not_in_the_queue(tmp_path):

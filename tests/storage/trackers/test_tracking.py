@@ -3,11 +3,13 @@ import os
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -437,6 +439,25 @@ def test_what_comes_later_is_added_to_the_same_runs(
     assert "origin.gap" not in runs["trial:heat-0001"]["metrics"]
     assert values(runs["surrogate:heat-0000"], "held_out_error") == [(1, 0.5), (2, 1.5)]
     assert values(runs["campaign:heat"], "best_so_far") == [(1, 8.0), (2, 9.0)]
+
+
+def test_a_store_that_was_emptied_is_shown_all_of_a_campaign_again(ledger: Ledger, tracker: Tracker, uri: str) -> None:
+    create(ledger)
+    first, second = (start(ledger, trial) for trial in propose(ledger, 0, 1.0, 2.0))
+    complete(ledger, first, temperature=8.0)
+    assert tracker.export(ledger) == 2
+    before = shown(uri)
+    database = Path(uri.removeprefix("sqlite:///"))
+    with closing(sqlite3.connect(database)) as connection, connection:
+        for table in ("latest_metrics", "metrics", "params", "tags", "runs", "experiments"):
+            connection.execute(f"DELETE FROM {table}")
+    complete(ledger, second, temperature=9.0)
+    assert tracker.export(ledger) == 3
+    after = shown(uri)
+    assert after.keys() == {"campaign:heat", "trial:heat-0001", "trial:heat-0002"}
+    assert after["campaign:heat"]["params"] == before["campaign:heat"]["params"] != {}
+    assert values(after["campaign:heat"], "best_so_far") == [(1, 8.0), (2, 9.0)]
+    assert (tracker.export(ledger), ledger.pending()) == (0, ())
 
 
 def correct(ledger: Ledger, trial: Trial, **outputs: float) -> Trial:
