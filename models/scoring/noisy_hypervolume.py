@@ -11,11 +11,11 @@ from torch import Tensor
 from fieldcraft.models.gaussian.draws import DrawnValues
 from fieldcraft.models.gaussian.exact_results import PosteriorThroughResults
 from fieldcraft.models.gaussian.process import ExactPosterior
-from fieldcraft.models.gaussian.trend import TrendedPosterior, TrendedValues
 from fieldcraft.models.pareto.posterior import SeveralObjectives
 from fieldcraft.models.scoring.criteria import LEAST_SD
 from fieldcraft.models.scoring.gradients import automatic
 from fieldcraft.models.scoring.hypervolume import HypervolumeScore, LogHypervolumeImprovement, counted
+from fieldcraft.models.trend.process import TrendedPosterior, TrendedValues
 
 Process = ExactPosterior | TrendedPosterior
 """A Gaussian process, about a constant or about a polynomial."""
@@ -103,5 +103,6 @@ class NoisyHypervolumeScore(HypervolumeScore):
 
 
 def _drawn(process: Process, points: Tensor, normals: Tensor) -> DrawnValues | TrendedValues:
-    kind = DrawnValues if isinstance(process, ExactPosterior) else TrendedValues
-    return kind(process, points, normals)
+    if isinstance(process, TrendedPosterior):
+        return TrendedValues(process, points, normals)
+    return DrawnValues(process, points, normals)

@@ -12,12 +12,12 @@ from torch import Tensor
 from fieldcraft.models.gaussian.fit import stated_noise
 from fieldcraft.models.gaussian.inducing import InducedPosterior
 from fieldcraft.models.gaussian.process import ExactPosterior
-from fieldcraft.models.gaussian.trend import KERNEL, Trended, TrendedPosterior
 from fieldcraft.models.gradients.posterior import GradientPosterior
 from fieldcraft.models.observations import Observations
-from fieldcraft.models.selection.trend_choice import trended
 from fieldcraft.models.surrogate import Report
 from fieldcraft.models.surrogates.exact_gp import ExactGP
+from fieldcraft.models.trend.choice import trended
+from fieldcraft.models.trend.process import KERNEL, Trended, TrendedPosterior
 
 # Trials of which a polynomial is asked at most; beyond, the process alone bends to all that they tell.
 _MOST = 1000

@@ -20,13 +20,13 @@ import torch
 from torch import Tensor
 
 from fieldcraft.models.gaussian.covariance import CORRELATIONS, covariance, pulled, scaled_squares
-from fieldcraft.models.gaussian.monomials import Monomials
 from fieldcraft.models.linear.conditioning import Factor
-from fieldcraft.models.linear.fourier_features import FourierFeatures
+from fieldcraft.models.linear.fourier_features import FourierFeatures, Kernel
 from fieldcraft.models.observations import Array, Scaling
 from fieldcraft.models.surrogate import Function, MomentsWithSlopes
+from fieldcraft.models.trend.monomials import Monomials
 
-KERNEL = "rbf"
+KERNEL: Kernel = "rbf"
 """Correlation of the process about the polynomial."""
 _PATH_FEATURES = 1024
 # Added to the variances of values that are drawn and of those that are known, as shares of the variance of the process.
@@ -224,7 +224,7 @@ class TrendedPosterior:
         return MomentsWithSlopes(means[0], variance, by_means[0], by_variance)
 
     def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
-        """q functions: coefficients from their posterior, and given them a path by Matheron's rule (Wilson et al., 2020)."""
+        """q functions: coefficients from their posterior, and given them a path by Matheron's rule."""
         return [self._path(rng) for _ in range(q)]
 
     def _path(self, rng: np.random.Generator) -> Function:

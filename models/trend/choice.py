@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from fieldcraft.models.gaussian.fit import Question
-from fieldcraft.models.gaussian.monomials import Monomials
-from fieldcraft.models.gaussian.trend import Trended
-from fieldcraft.models.gaussian.trend_evidence import TrendedDensity
 from fieldcraft.models.numerics.milestones import ByDigest, milestone, thinned
 from fieldcraft.models.numerics.scores import LEAST_SD
 from fieldcraft.models.observations import Array, Observations
 from fieldcraft.models.selection.contest import MARGIN
 from fieldcraft.models.selection.kernel_choice import FOLDS, ORDER, PRIORS, score
+from fieldcraft.models.trend.evidence import TrendedDensity
+from fieldcraft.models.trend.monomials import Monomials
+from fieldcraft.models.trend.process import Trended
 
 DEGREES = (1, 2)
 # Trials from which on there is a choice, trials that are asked at most, and terms of a polynomial at most.

@@ -9,14 +9,14 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import multivariate_normal
 
 from fieldcraft.models.gaussian.covariance import covariance
-from fieldcraft.models.gaussian.monomials import Monomials
 from fieldcraft.models.gaussian.process import ExactPosterior
-from fieldcraft.models.gaussian.trend import Kriging, Trended, TrendedPosterior, TrendedValues
-from fieldcraft.models.gaussian.trend_evidence import TrendedDensity
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 from fieldcraft.models.surrogates.trend_gp import TrendGP
+from fieldcraft.models.trend.evidence import TrendedDensity
+from fieldcraft.models.trend.monomials import Monomials
+from fieldcraft.models.trend.process import Kriging, Trended, TrendedPosterior, TrendedValues
 
 SCALES = torch.tensor([0.8, 1.5, 1.1], dtype=torch.float64)
 
@@ -195,7 +195,12 @@ def test_values_that_are_drawn_are_passed_through_and_spread_as_the_posterior():
     sd = posterior.mean_var(P)[1].sqrt()
     assert (((drawn.values.mean(0) - posterior.mean(P)) / sd).abs() < 4 / 800**0.5).all()
     assert ((drawn.values.std(0) / sd - 1).abs() < 4 / 1600**0.5).all()
+    # Of all that was read: Var f(x) = E Var(f(x) | v) + Var E(f(x) | v), and E f(x) = E E(f(x) | v).
+    drawn = TrendedValues(posterior, posterior.X, torch.from_numpy(rng(5).standard_normal((30, 800))))
     means, variance = drawn.moments(points(3))
+    mean, whole = posterior.mean_var(points(3))
+    torch.testing.assert_close(means.var(dim=0) + variance, whole, rtol=0.25, atol=1e-9)
+    assert ((means.mean(dim=0) - mean).abs() < 4 * means.std(dim=0) / 800**0.5 + 1e-6).all()
     found = drawn.slopes(points(3))
     np.testing.assert_allclose(found[0], means, rtol=1e-8)
     np.testing.assert_allclose(found[1], variance, rtol=1e-6, atol=1e-9)
@@ -218,7 +223,9 @@ def test_between_growths_of_a_tenth_the_parameters_are_those_of_the_last():
     whole = data_of(wavy, 54)
     fifty = Observations(whole.X[:50], whole.y[:50], False)
     before, after = fit(TrendGP(), fifty), fit(TrendGP(), whole)
-    ratio = fifty.scaling.sd / whole.scaling.sd
+    ratio, twice = fifty.scaling.sd / whole.scaling.sd, at().rescaled(2.0)
+    torch.testing.assert_close(twice.kernel(points(3), points(3)), 4 * at().kernel(points(3), points(3)))
+    assert (twice.spread, twice.noise) == (4 * at().spread, 4 * at().noise)
     torch.testing.assert_close(before.at.rescaled(ratio).flat(), after.at.flat())
     assert len(after.X) == 54
 

@@ -15,10 +15,10 @@ from scipy.spatial.distance import pdist, squareform
 
 from fieldcraft.models.gaussian.covariance import CORRELATIONS
 from fieldcraft.models.gaussian.fit import NOISE, LogPosterior, stated_noise
-from fieldcraft.models.gaussian.monomials import Monomials
-from fieldcraft.models.gaussian.trend import KERNEL, Kriging, Trended
 from fieldcraft.models.numerics.length_scales import LONGER, Either, LogNormal, wide_prior
 from fieldcraft.models.observations import Array, Observations
+from fieldcraft.models.trend.monomials import Monomials
+from fieldcraft.models.trend.process import KERNEL, Kriging, Trended
 
 _SIZE = LogNormal(location=9.0, spread=3.0, least=1e-6)
 """Prior of s and of b, in squared targets: as a density of its logarithm N(0, 3^2)."""
