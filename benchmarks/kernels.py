@@ -2,11 +2,11 @@
 
     OMP_NUM_THREADS=1 python benchmarks/kernels.py --json FILE [--seeds 5] [--parts predictions several]
 
-`exact_gp` with its default, "matern52", and with `kernel: chosen`. Part `predictions`: as in `benchmarks/priors.py`,
-for its problems and each output of four simulators (10, 25 and 50 Sobol designs), so many draws of each (two are
-stored). Part `several`: campaigns of several objectives, as in `benchmarks/objectives.py`, by `log_ehvi`, and with the
-chosen kernel by `log_nehvi` (`drawn fronts`), too. FILE has the mean log density and the error, and the hypervolume at
-the end with the CPU seconds. What is in FILE is not run again.
+`exact_gp` with its default, "matern52", and with `kernel: chosen`. Part `predictions`, which has `trend_gp`, too: as in
+`benchmarks/priors.py`, for its problems and each output of four simulators (10, 25 and 50 Sobol designs), so many draws
+of each (two are stored). Part `several`: campaigns of several objectives, as in `benchmarks/objectives.py`, by
+`log_ehvi`, and with the chosen kernel by `log_nehvi` (`drawn fronts`), too. FILE has the mean log density and the
+error, and the hypervolume at the end with the CPU seconds. What is in FILE is not run again.
 """
 
 import argparse
@@ -27,7 +27,9 @@ import torch
 from fieldcraft.models.acquisition import Acquisition
 from fieldcraft.models.acquisitions.log_ehvi import LogEHVI
 from fieldcraft.models.acquisitions.log_nehvi import LogNEHVI
+from fieldcraft.models.surrogate import Surrogate
 from fieldcraft.models.surrogates.exact_gp import ExactGP
+from fieldcraft.models.surrogates.trend_gp import TrendGP
 from fieldcraft.physics.problems.branin_currin import BraninCurrin
 from fieldcraft.physics.problems.c2_dtlz2 import C2Dtlz2
 from fieldcraft.physics.problems.car_side_impact import CarSideImpact
@@ -38,6 +40,7 @@ from fieldcraft.physics.problems.vehicle_safety import VehicleSafety
 
 PARTS = ("predictions", "several")
 KERNELS: Mapping[str, ExactGP] = {"matern52": ExactGP(), "chosen": ExactGP(kernel="chosen")}
+PROCESSES: Mapping[str, Surrogate] = {**KERNELS, "trend_gp": TrendGP()}
 METHODS: Mapping[str, tuple[ExactGP, Acquisition]] = {
     **{kernel: (surrogate, LogEHVI()) for kernel, surrogate in KERNELS.items()},
     "chosen, drawn fronts": (KERNELS["chosen"], LogNEHVI()),
@@ -58,7 +61,7 @@ SEVERAL: Mapping[str, tuple[Any, int]] = {
 }
 
 
-def predictions(surrogate: ExactGP, seeds: int) -> dict[str, Callable[[], dict[str, float]]]:
+def predictions(surrogate: Surrogate, seeds: int) -> dict[str, Callable[[], dict[str, float]]]:
     """What measures the predictions of each problem."""
     found: dict[str, Callable[[], dict[str, float]]] = {}
     for name, problem in SIMULATORS.items():
@@ -87,7 +90,7 @@ def main() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     if "predictions" in options.parts:
-        for kernel, surrogate in KERNELS.items():
+        for kernel, surrogate in PROCESSES.items():
             for name, learnt in predictions(surrogate, options.seeds).items():
                 found = priors.kept(options.json, f"predictions | {name} | {kernel}", learnt)
                 print(f"{name:20} {kernel:9} density {found['density']:6.2f}, error {found['error']:.3f}", flush=True)

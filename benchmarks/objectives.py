@@ -39,6 +39,7 @@ from fieldcraft.models.observations import Aim, Array, Observations
 from fieldcraft.models.proposers.sobol import Sobol
 from fieldcraft.models.surrogate import Surrogate
 from fieldcraft.models.surrogates.exact_gp import ExactGP
+from fieldcraft.models.surrogates.trend_gp import TrendGP
 from fieldcraft.physics.problem import Problem
 from fieldcraft.physics.problems.branin_currin import BraninCurrin
 from fieldcraft.physics.problems.c2_dtlz2 import C2Dtlz2
@@ -110,7 +111,7 @@ def at_random(
 
 
 METHODS: Mapping[str, Choose] = {
-    "gp_ehvi": ours(ExactGP(kernel="chosen"), LogNEHVI()),
+    "gp_ehvi": ours(TrendGP(), LogNEHVI()),
     "hypervolume_thompson": ours(ExactGP(), HypervolumeThompson()),
     "botorch": botorch,
     "random": at_random,

@@ -22,7 +22,7 @@ class LogNEHVI:
 
     The values at the designs that were read are drawn ``draws`` times from the beliefs. Given one draw, the gain over
     its front is known in closed form, and nothing is to be gained at a design that was read. That needs an exact
-    process of each objective (surrogate exact_gp, up to its ``n_exact`` trials); with any other surrogate it is
+    process of each objective (surrogates exact_gp, up to its ``n_exact`` trials, and trend_gp); with any other it is
     ``log_ehvi``.
 
     Args:

@@ -7,9 +7,9 @@ from fieldcraft.models.named_algorithm import MULTISTART, OnePreset, Words, shor
 
 @dataclass(frozen=True)
 class GPEHVI(OnePreset):
-    """exact_gp x log_nehvi x multistart: the usual form of Bayesian optimisation of several objectives.
+    """trend_gp x log_nehvi x multistart: the usual form of Bayesian optimisation of several objectives.
 
-    The process of each output has the kernel that predicts it better (``kernel: chosen``).
+    The process of each output has the kernel, and is about the polynomial, that predicts it best.
     Unknown constraints enter by their probability, with probing designs (rule ``probing``).
     """
 
@@ -17,7 +17,7 @@ class GPEHVI(OnePreset):
         """See NamedAlgorithm.words."""
         return {
             "start": short_start(dimension),
-            "surrogate": {"kind": "exact_gp", "kernel": "chosen"},
+            "surrogate": {"kind": "trend_gp"},
             "acquisition": {"kind": "log_nehvi"},
             "maximizer": dict(MULTISTART),
         }

@@ -31,6 +31,8 @@ _OUTSIDE = -1e100
 _PENALTY = 100.0
 # Samples about each anchor of a score by their distances.
 _AROUND, _DISTANCES = 16, (0.1, 0.01)
+# Samples on faces of the box beside them.
+_ON_FACES = 512
 # Least share of the way from a centre to another point of the space.
 _LEAST_SHARE = 1e-3
 
@@ -56,13 +58,24 @@ class BatchSlot:
         return self.score if isinstance(self.score, BoundedScore) else None
 
     def around_anchors(self, rng: np.random.Generator) -> Array:
-        """Feasible samples near the anchors of a score, shape (n, d); empty, with no draw, where it has none."""
+        """Feasible samples near the anchors of a score, shape (n, d); empty, with no draw, where it has none.
+
+        Where the anchors are not there for the bounds of the score, some samples lie on faces of the box, too.
+        """
         points = anchors_of(self.score)
         if points is None:
             return np.empty((0, self.space.dimension))
         anchors = np.repeat(points.numpy(), _AROUND, axis=0)
         steps = rng.choice(_DISTANCES, size=(len(anchors), 1)) * rng.standard_normal(anchors.shape)
-        return self.space.repair(anchors + steps)
+        faces = self._on_faces(0 if self.bounded else _ON_FACES, rng)
+        return self.space.repair(np.concatenate([anchors + steps, faces]))
+
+    def _on_faces(self, n: int, rng: np.random.Generator) -> Array:
+        """Points (n, d), each with a share of its coordinates at bounds, from none to all, and the others uniform."""
+        low, high = self.space.bounds
+        X = rng.uniform(low, high, size=(n, self.space.dimension))
+        ends = np.where(rng.random(X.shape) < 0.5, low, high)
+        return np.where(rng.random(X.shape) < rng.random((n, 1)), ends, X)
 
     def about(self, centre: Tensor, n: int, rng: np.random.Generator) -> Array:
         """Feasible samples about a point (d,), shape (k, d), 1 <= k <= n.

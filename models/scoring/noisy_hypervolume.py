@@ -15,16 +15,20 @@ from fieldcraft.models.pareto.posterior import SeveralObjectives
 from fieldcraft.models.scoring.criteria import LEAST_SD
 from fieldcraft.models.scoring.gradients import automatic
 from fieldcraft.models.scoring.hypervolume import HypervolumeScore, LogHypervolumeImprovement, counted
+from fieldcraft.models.trend.process import TrendedPosterior, TrendedValues
+
+Process = ExactPosterior | TrendedPosterior
+"""A Gaussian process, about a constant or about a polynomial."""
 
 
-def processes_of(beliefs: SeveralObjectives) -> tuple[ExactPosterior, ...] | None:
-    """The exact Gaussian process of each objective; None if one is believed otherwise.
+def processes_of(beliefs: SeveralObjectives) -> tuple[Process, ...] | None:
+    """The Gaussian process of each objective; None if one is believed otherwise.
 
     Beliefs that were led through exact results are taken as they were before: what a process calls noise is then
     what it cannot represent, and the improvement is that of what it can.
     """
     own = [part.beliefs if isinstance(part, PosteriorThroughResults) else part for part in beliefs.parts]
-    found = [part for part in own if isinstance(part, ExactPosterior)]
+    found = [part for part in own if isinstance(part, Process)]
     return tuple(found) if len(found) == len(own) else None
 
 
@@ -32,11 +36,13 @@ def processes_of(beliefs: SeveralObjectives) -> tuple[ExactPosterior, ...] | Non
 class DrawnFronts:
     """Values of every objective at the points read, drawn, and the improvement on the front of each draw."""
 
-    objectives: tuple[DrawnValues, ...]
+    objectives: tuple[DrawnValues | TrendedValues, ...]
     improvements: tuple[LogHypervolumeImprovement, ...]
 
     @classmethod
-    def of(cls, objectives: tuple[DrawnValues, ...], feasible: Tensor, reference: Tensor) -> "DrawnFronts":
+    def of(
+        cls, objectives: tuple[DrawnValues | TrendedValues, ...], feasible: Tensor, reference: Tensor
+    ) -> "DrawnFronts":
         """The draws, with fronts of those of the points that are ``feasible`` (p,)."""
         values = torch.stack([each.values[:, feasible] for each in objectives], dim=2)
         fronts = [each[is_non_dominated(-each)] for each in values]
@@ -57,12 +63,12 @@ class NoisyHypervolumeScore(HypervolumeScore):
     earlier places are drawn with the others.
 
     Args:
-        processes: The exact process of each objective.
+        processes: The process of each objective.
         draws: Number of fronts.
         seed: Of the draws: the same for all places of a batch.
     """
 
-    processes: tuple[ExactPosterior, ...] = field(kw_only=True)
+    processes: tuple[Process, ...] = field(kw_only=True)
     draws: int = field(kw_only=True)
     seed: int = field(kw_only=True)
     _placed: dict[bytes, DrawnFronts] = field(default_factory=dict, repr=False)
@@ -91,6 +97,12 @@ class NoisyHypervolumeScore(HypervolumeScore):
             shape = len(points), len(self.processes), -(-self.draws // 2)
             half = torch.from_numpy(np.random.default_rng(self.seed).standard_normal(shape))
             normals = torch.cat([half, -half], dim=2)[:, :, : self.draws]
-            objectives = (DrawnValues(each, points, normals[:, k]) for k, each in enumerate(self.processes))
+            objectives = (_drawn(each, points, normals[:, k]) for k, each in enumerate(self.processes))
             self._placed[key] = DrawnFronts.of(tuple(objectives), feasible, self.reference)
         return self._placed[key]
+
+
+def _drawn(process: Process, points: Tensor, normals: Tensor) -> DrawnValues | TrendedValues:
+    if isinstance(process, TrendedPosterior):
+        return TrendedValues(process, points, normals)
+    return DrawnValues(process, points, normals)

@@ -26,13 +26,15 @@ from fieldcraft.models.selection.contest import MARGIN
 PRIORS: Mapping[Kernel, ScalePrior] = {"matern52": scale_prior, "rbf": wide_prior}
 """The two kinds, the usual one first, with the prior of the length scales of each; the second is BoTorch's process."""
 
-_FOLDS = 5
+FOLDS = 5
+"""Parts of the results, each of which is foretold."""
+ORDER = 14
+"""Seed of the order in which results are left out: a choice is a function of the trials alone."""
+
 # Trials from which on there is a choice, and trials that are asked at most.
 _FEWEST, _MOST = 5, 128
 # Ascents of a fit to all trials.
 _STARTS = 2
-# Seed of the order in which results are left out: a choice is a function of the trials alone.
-_ORDER = 14
 
 
 def kind(data: Observations, known: bool) -> Kernel:
@@ -61,8 +63,8 @@ def score(question: Question) -> float:
         theta = question.answer().theta
     except ValueError:
         return -math.inf
-    order = np.random.default_rng(_ORDER).permutation(len(density.targets))
-    return sum(_foretold(density, theta, scaling, fold) for fold in np.array_split(order, _FOLDS))
+    order = np.random.default_rng(ORDER).permutation(len(density.targets))
+    return sum(_foretold(density, theta, scaling, fold) for fold in np.array_split(order, FOLDS))
 
 
 def _foretold(density: LogPosterior, theta: Array, scaling: Scaling, fold: NDArray[np.intp]) -> float:

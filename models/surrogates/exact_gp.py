@@ -149,7 +149,7 @@ class ExactGP:
         arrays = torch.tensor(data.X), torch.tensor(data.targets)
         fit, factor = Fit.at(self._kernel(data), *arrays, v, found, w)
         if len(data) <= self.n_exact:
-            return posterior(fit, data.scaling, self._sampler(data), self._remarks(data, fit.kernel), factor)
+            return posterior(fit, data.scaling, self._sampler(data), self.notes(data, fit.kernel), factor)
         return self._induced(fit, data)
 
     def restore(
@@ -161,7 +161,7 @@ class ExactGP:
         fit = Fit.of(self._own, torch.tensor(data.X), torch.tensor(data.targets), state)
         if len(data) > self.n_exact:
             return self._induced(fit, data)
-        return posterior(fit, data.scaling, self._sampler(data), self._remarks(data, fit.kernel))
+        return posterior(fit, data.scaling, self._sampler(data), self.notes(data, fit.kernel))
 
     def _induced(self, fit: Fit, data: Observations) -> InducedPosterior:
         # Asked for its hyper-parameters alone, it makes no n x n matrix.
@@ -175,7 +175,7 @@ class ExactGP:
             scaling=data.scaling,
             metrics=fit.metrics,
             kept=fit.state(),
-            remarks=self._remarks(data, fit.kernel),
+            remarks=self.notes(data, fit.kernel),
         )
 
     def _sampler(self, data: Observations) -> Callable[[ExactPosterior, int, np.random.Generator], list[Function]]:
@@ -202,17 +202,17 @@ class ExactGP:
         found = JointQuestion(self._own, known is not None, self.restarts + 1, ByDigest.of(data), blurred).answer()
         arrays = torch.tensor(data.X), torch.tensor(data.targets), torch.from_numpy(told(data))
         return GradientPosterior.at(
-            self._own, *arrays, known, data.scaling, found, self._remarks(data, self._own, beside=True)
+            self._own, *arrays, known, data.scaling, found, self.notes(data, self._own, beside=True)
         )
 
     def _restored(self, data: Observations, state: Mapping[str, Tensor]) -> GradientPosterior:
         arrays = torch.tensor(data.X), torch.tensor(data.targets), torch.from_numpy(told(data))
         return replace(
             GradientPosterior.of(self._own, *arrays, data.scaling, state),
-            remarks=self._remarks(data, self._own, beside=True),
+            remarks=self.notes(data, self._own, beside=True),
         )
 
-    def _remarks(self, data: Observations, kernel: Kernel, *, beside: bool = False) -> dict[str, str]:
+    def notes(self, data: Observations, kernel: Kernel, *, beside: bool = False) -> dict[str, str]:
         """Remarks on a process of the values, or of these ``beside`` gradients."""
         n, remarks = len(data), _noise_remark(data, weighed=not beside)
         remarks |= {"kernel": kernel} if self.kernel == "chosen" else {}

@@ -67,6 +67,26 @@ def test_a_narrow_peak_near_an_anchor_is_found_where_samples_of_the_space_miss_i
         assert (best.value[0] > 0.99) == found
 
 
+class Bounded(Anchored):
+    """The same under bounds, at or near which its anchors are."""
+
+    def excess(self, X, slot, chosen):
+        return 0 * X[:, :1] - 1
+
+
+@pytest.mark.parametrize("corner", [(1, -1, -1, 1), (-1, -1, -1, -1)])
+def test_a_narrow_peak_at_a_corner_is_found_where_a_score_has_anchors(corner):
+    cube, at = SearchSpace(tuple(Continuous(f"x{i}", -1.0, 1.0) for i in range(4))), torch.tensor(corner)
+
+    def peaked(X):
+        return (1 - 50 * (X - at).abs().amax(dim=1)).clamp_min(0) - 0.01 * X[:, 0]
+
+    for score, found in ((Formula(peaked), False), (Anchored(peaked), True), (Bounded(peaked), False)):
+        score.anchors = Anchored.anchors[:, :4] if score.__class__ is not Formula else None
+        best = Multistart().maximize(score, cube, 1, np.random.default_rng(0))
+        assert (best.value[0] > 0.9) == found
+
+
 def test_maximum_at_a_corner_is_reached_exactly():
     found = maximize(lambda X: X[:, 0] - 2 * X[:, 1], SQUARE)
     np.testing.assert_array_equal(found.X, [[1.0, -1.0]])

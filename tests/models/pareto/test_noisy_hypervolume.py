@@ -26,6 +26,8 @@ from fieldcraft.models.scoring.hypervolume import counted
 from fieldcraft.models.scoring.noisy_hypervolume import NoisyHypervolumeScore
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 from fieldcraft.models.surrogates.random_forest import RandomForest
+from fieldcraft.models.surrogates.trend_gp import TrendGP
+from fieldcraft.models.trend.process import TrendedPosterior
 from fieldcraft.physics.problems.branin_currin import BraninCurrin
 from fieldcraft.storage.pareto import non_dominated
 
@@ -99,9 +101,14 @@ def test_draws_have_the_posteriors_moments_and_share_out_its_variance(noisy):
     assert (at - drawn.values).abs().max() < 1e-2 and none.max() < 2e-6
 
 
+@pytest.mark.parametrize("trend", [False, True])
 @pytest.mark.parametrize("exact", [False, True])
-def test_gradients_in_closed_form_are_the_automatic_ones(noisy, exact):
+def test_gradients_in_closed_form_are_the_automatic_ones(noisy, exact, trend):
     data, posterior = noisy
+    if trend:
+        data = replace(data, y=3 + X @ [1.0, -2.0], further=(X[:, :1] - X[:, 1:]) ** 2)
+        posterior = fitted(data, TrendGP())[1]
+        assert all(isinstance(part, TrendedPosterior) for part in posterior.objective.parts)
     score = scored(LogNEHVI(6), through_results(posterior, data) if exact else posterior, data, ELSEWHERE[:1], 2)
     assert isinstance(score, NoisyHypervolumeScore)
     values, gradients = score.value_and_grad(ELSEWHERE[2:], 1, ELSEWHERE[1:2])
