@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from fieldcraft.models.gaussian.fit import Question
-from fieldcraft.models.numerics.milestones import ByDigest, milestone, thinned
+from fieldcraft.models.numerics.milestones import ByDigest, milestone, representative, thinned
 from fieldcraft.models.numerics.scores import LEAST_SD
 from fieldcraft.models.observations import Array, Observations
 from fieldcraft.models.selection.contest import MARGIN
@@ -31,7 +31,7 @@ _STARTS = 2
 def trended(data: Observations, known: bool) -> Trended | None:
     """Hyper-parameters with the polynomial that foretells best; None where a constant does as well, to ``MARGIN``.
 
-    They are those of the results up to the last growth by a tenth.
+    They are those of the results up to the last growth by a tenth, or of all where later ones dwarf these.
 
     Args:
         data: The trials.
@@ -43,7 +43,7 @@ def trended(data: Observations, known: bool) -> Trended | None:
     degree = _degree(ByDigest.of(first.among(thinned(len(first), _MOST))), known)
     if degree == 0:
         return None
-    last = data.first(milestone(len(data)))
+    last = representative(data)
     asked = last.among(thinned(len(last), _MOST))
     density, theta = _fitted(ByDigest.of(asked), known, degree)
     return density.trended(theta).rescaled(asked.scaling.sd / data.scaling.sd)

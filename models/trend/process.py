@@ -100,19 +100,19 @@ class Kriging:
     def moments(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Means (m, s) and variance (m,) at X (m, d), differentiable."""
         cross, terms = self.at.kernel(self.points, X), self.at.terms(X)
-        open_ = self._open(terms, cross)
+        unexplained = self._unexplained(terms, cross)
         variance = self.at.size - self.factor.half_solve(cross).square().sum(0)
         means = terms @ self.coefficients + cross.mT @ self.weights
-        return means, (variance + self._precision.half_solve(open_).square().sum(0)).clamp_min(0)
+        return means, (variance + self._precision.half_solve(unexplained).square().sum(0)).clamp_min(0)
 
     def covariance(self, X: Tensor) -> Tensor:
         """Joint covariance (m, m) at X (m, d)."""
         cross = self.at.kernel(self.points, X)
-        explained, open_ = (
+        explained, unexplained = (
             self.factor.half_solve(cross),
-            self._precision.half_solve(self._open(self.at.terms(X), cross)),
+            self._precision.half_solve(self._unexplained(self.at.terms(X), cross)),
         )
-        found = self.at.kernel(X, X) - explained.mT @ explained + open_.mT @ open_
+        found = self.at.kernel(X, X) - explained.mT @ explained + unexplained.mT @ unexplained
         return (found + found.mT) / 2
 
     def slopes(self, X: Tensor) -> tuple[Array, Array, Array, Array]:
@@ -123,9 +123,9 @@ class Kriging:
         correlation, by_square = CORRELATIONS[KERNEL](scaled_squares(x, read))
         cross, by_square, own = at.size * correlation, at.size * by_square, terms(points)
         solved = self.factor.solve(torch.from_numpy(cross).mT).mT.numpy()
-        open_ = self._open(own, torch.from_numpy(cross).mT)
-        left = self._precision.solve(open_).mT.numpy()
-        variance = at.size - (solved * cross).sum(axis=1) + (left * open_.mT.numpy()).sum(axis=1)
+        unexplained = self._unexplained(own, torch.from_numpy(cross).mT)
+        left = self._precision.solve(unexplained).mT.numpy()
+        variance = at.size - (solved * cross).sum(axis=1) + (left * unexplained.mT.numpy()).sum(axis=1)
         along = -2 * by_square * (solved + left @ self._solved_terms.numpy().T)
         by_variance = pulled(along, x, read) / scales + 2 * terms.pulled(points.numpy(), left)
         by_variance[variance < 0] = 0
@@ -177,7 +177,7 @@ class Kriging:
         """S^-1 H, shape (n, p)."""
         return self.factor.solve(self._terms)
 
-    def _open(self, terms: Tensor, cross: Tensor) -> Tensor:
+    def _unexplained(self, terms: Tensor, cross: Tensor) -> Tensor:
         """u, shape (p, m)."""
         return terms.mT - self._solved_terms.mT @ cross
 

@@ -230,6 +230,17 @@ def test_between_growths_of_a_tenth_the_parameters_are_those_of_the_last():
     assert len(after.X) == 54
 
 
+def test_a_late_result_that_dwarfs_the_others_is_among_those_that_the_parameters_are_fitted_to():
+    usual = data_of(wavy, 54)
+    odd = Observations(usual.X, np.where(np.arange(54) == 53, 1e5, usual.y), False)
+    posterior = fit(TrendGP(), odd)
+    assert isinstance(posterior, TrendedPosterior)
+    beyond = np.abs(posterior.mean(posterior.X).numpy() - odd.targets) / np.sqrt(
+        posterior.mean_var(posterior.X)[1].numpy() + posterior.at.noise
+    )
+    assert beyond.max() < 10
+
+
 @pytest.mark.parametrize("n", [8, 10])
 def test_few_results_of_many_coordinates_can_be_fitted(n):
     posterior = fit(TrendGP(), data_of(partial(np.sum, axis=1), n, d=12))
