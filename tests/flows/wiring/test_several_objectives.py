@@ -184,7 +184,7 @@ def test_status_and_show_tell_the_front_its_hypervolume_and_that_the_reference_i
     assert "front    on it" in ended.run("show", on)[1] and ended.json("show", on)["dominated_by"] == []
     shown = ended.run("show", "kiln-0007")[1]
     both = r"strength \S+ MPa \+- \S+ MPa, price \S+ EUR \+- \S+ EUR"
-    every = rf"foreseen {both}, feasible with probability \S+, by exact_gp x log_nehvi"
+    every = rf"foreseen {both}, feasible with probability \S+, by trend_gp x log_nehvi"
     assert re.search(every, shown)
 
 
