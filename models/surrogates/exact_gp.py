@@ -106,7 +106,7 @@ class ExactGP:
             ValueError: noise is "known" and the data state none, no start gave a finite fit, or the fit would need more
                 than ``memory_gb``.
         """
-        self._refuse_memory(len(data))
+        self.refuse(data)
         made: ExactPosterior | InducedPosterior | GradientPosterior = self.at(data, self.question(data).answer())
         if self.joins(data):
             joined = self.joined(data)
@@ -231,6 +231,15 @@ class ExactGP:
         if n > self.n_exact:
             remarks["fallback"] = f"{INDUCING} inducing points: {n} trials > n_exact {self.n_exact}"
         return remarks
+
+    def refuse(self, data: Observations) -> None:
+        """Accept data to which it can be fitted.
+
+        Raises:
+            ValueError: noise is "known" and the data state none, or the fit would need more than ``memory_gb``.
+        """
+        self._refuse_memory(len(data))
+        self._refuse_unknown(data)
 
     def _refuse_memory(self, n: int) -> None:
         """Refuse a fit to n trials that would need too much memory."""

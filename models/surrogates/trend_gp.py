@@ -73,6 +73,7 @@ class TrendGP:
         Raises:
             ValueError: as for ``exact_gp``.
         """
+        self.constant.refuse(data)
         asked = len(data) <= _MOST and not self.constant.joins(data)
         found = trended(data, self.noise == "known") if asked else None
         if found is None:

@@ -249,6 +249,20 @@ def test_few_results_of_many_coordinates_can_be_fitted(n):
     assert (variance > 0).all()
 
 
+def test_noise_that_must_be_known_is_asked_for_or_taken_as_stated():
+    with pytest.raises(ValueError, match='noise is "known" but these observations state none'):
+        fit(TrendGP(noise="known"), data_of(curved, 30))
+    data = data_of(lambda X: curved(X) + 0.2 * rng(6).standard_normal(len(X)), 40, noise_sd=0.2)
+    posterior = fit(TrendGP(noise="known"), data)
+    assert isinstance(posterior, TrendedPosterior)
+    assert posterior.at.noise == pytest.approx((0.2 / data.scaling.sd) ** 2)
+
+
+def test_a_fit_that_needs_more_memory_than_allowed_is_refused():
+    with pytest.raises(ValueError, match="memory_gb"):
+        fit(TrendGP(memory_gb=1e-6), data_of(curved, 30))
+
+
 def test_an_option_out_of_range_is_refused_at_once():
     with pytest.raises(ValueError, match="restarts is -1"):
         TrendGP(restarts=-1)
