@@ -102,6 +102,10 @@ def clock(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at))
 
 
+AHEAD_S = 3600.0
+"""A time of a flow run so far to come is of a clock that was set back since."""
+
+
 def since(at: float, now: float) -> str:
     """Time of something past, in words: ``3 h ago``, or its date where the clock was set back behind it."""
     return f"{ago(at, now)} ago" if at <= now else f"on {clock(at)}"

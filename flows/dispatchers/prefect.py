@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from fieldcraft.flows.jobs.dispatcher import CannotTell, Handle, Job, NotSent, Outcome, Place, Running
 from fieldcraft.flows.jobs.remote_jobs import RemoteJobs
-from fieldcraft.flows.text import clock
+from fieldcraft.flows.text import AHEAD_S, clock
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -24,8 +24,6 @@ _FLOW = "simulate"
 _LATE = "Late"
 _BEGIN_S = 600.0
 """A flow run that a worker took so long ago and whose job has not begun died with that worker."""
-_AHEAD_S = 3600.0
-"""A flow run of a time so far to come is of a clock that was set back since, and no worker takes it until then."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,7 @@ class Prefect:
         if (state.is_pending() or state.is_running()) and taken > _BEGIN_S:
             return f"flow run {found.name!r} has been {state.name} for {taken:.0f} s without beginning"
         due = max(at for at in (state.timestamp, state.state_details.scheduled_time) if at is not None).timestamp()
-        if due > time.time() + _AHEAD_S:
+        if due > time.time() + AHEAD_S:
             return f"flow run {found.name!r} is {state.name} as of {clock(due)}, and the clock was set back since"
         if state.name == _LATE:
             return Running(f"flow run {found.name!r} is late: no worker of its work pool has taken it yet")

@@ -49,10 +49,19 @@ _IN_WORDS = {
     UNIT: "Give a text without control characters, on one line",
 }
 _ALONE = {"budget": "trials", "start": "n", "noise": "sd", "failure_rate": "above"}  # what a number alone may stand for
-_KINDS = (
-    *("problem", "simulator", "algorithm", "surrogate", "acquisition", "maximizer", "proposer", "rule", "peer"),
-    *("dispatcher", "emulator"),
-)
+_KINDS = {
+    "problem",
+    "simulator",
+    "algorithm",
+    "surrogate",
+    "acquisition",
+    "maximizer",
+    "proposer",
+    "rule",
+    "peer",
+    "dispatcher",
+    "emulator",
+}
 _WHOLE = 2**63
 _SUCH_AS = {
     "name": ", such as name: alloy",

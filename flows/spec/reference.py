@@ -207,8 +207,10 @@ def _left_out(field: Any) -> str | None:
     value = field.get_default(call_default_factory=True)
     if isinstance(value, Component):
         return f"{{kind: {value.kind}}}"
-    if value is None or isinstance(value, BaseModel) or value in ((), {}, ""):
-        return "nothing" if value is None or not isinstance(value, BaseModel) else "its defaults"
+    if isinstance(value, BaseModel):
+        return "its defaults"
+    if value in (None, (), {}, ""):
+        return "nothing"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

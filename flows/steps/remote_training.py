@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fieldcraft.flows.text import clock, one_line
+from fieldcraft.flows.text import AHEAD_S, clock, one_line
 from fieldcraft.flows.wiring.context import Site
 from fieldcraft.storage.records import CampaignRecord, Lease, digest_of
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import FlowRun
 
 _ANSWER_S = 10.0  # a server that takes longer cannot be reached
-_AHEAD_S = 3600.0  # a flow run of a time so far to come is of a clock that was set back since
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ def judged(run: "FlowRun", trainer: Lease | None, limit_s: float) -> Awaited | D
     if state.is_final():
         return Declined(f"{what} ended as {state.name}: {one_line(state.message or 'it says no more')}")
     since = state.timestamp.timestamp()
-    if trainer is None and since > time.time() + max(limit_s, _AHEAD_S):
+    if trainer is None and since > time.time() + max(limit_s, AHEAD_S):
         return Declined(f"nobody trains: {what} is {state.name} as of {clock(since)}, and the clock was set back since")
     if trainer is None and time.time() - since > limit_s:
         return Declined(f"nobody trains: {what} has been {state.name} for more than {limit_s:g} s")

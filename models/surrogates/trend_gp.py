@@ -13,15 +13,15 @@ from fieldcraft.models.gaussian.fit import stated_noise
 from fieldcraft.models.gaussian.inducing import InducedPosterior
 from fieldcraft.models.gaussian.process import ExactPosterior
 from fieldcraft.models.gradients.posterior import GradientPosterior
+from fieldcraft.models.numerics.digests import refuse_other_data, stamped
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.surrogate import Report
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 from fieldcraft.models.trend.choice import trended
-from fieldcraft.models.trend.process import KERNEL, Trended, TrendedPosterior
+from fieldcraft.models.trend.process import KERNEL, TRENDED, Trended, TrendedPosterior
 
 # Trials of which a polynomial is asked at most; beyond, the process alone bends to all that they tell.
 _MOST = 1000
-_TRENDED = "trended"
 _NAMES = {1: "linear", 2: "quadratic"}
 
 Made = ExactPosterior | InducedPosterior | GradientPosterior | TrendedPosterior
@@ -88,19 +88,14 @@ class TrendGP:
         Raises:
             ValueError: the state is of other data.
         """
-        if _TRENDED not in state:
+        if TRENDED not in state:
             return self.constant.restore(data, state)
-        arrays = torch.tensor(data.X), torch.tensor(data.targets)
-        if not all(torch.equal(state[name], own) for name, own in zip(("X", "targets"), arrays, strict=True)):
-            raise ValueError(
-                f"This state is not of a Gaussian process fitted to these {len(data)} trials: fit again, or restore "
-                "with the data whose digest the model records."
-            )
-        return self._about(data, Trended.of(state[_TRENDED]))
+        refuse_other_data(data, state)
+        return self._about(data, Trended.of(state[TRENDED]))
 
     def _about(self, data: Observations, found: Trended) -> TrendedPosterior:
         _, own = stated_noise(data, known=self.noise == "known")
         readings = None if own is None else torch.from_numpy(own)
         arrays = torch.tensor(data.X), torch.tensor(data.targets), readings
         remarks = {**self.constant.notes(data, KERNEL), "kernel": f"rbf about a {_NAMES[found.degree]} polynomial"}
-        return TrendedPosterior(found, *arrays, data.scaling, remarks)
+        return TrendedPosterior(found, *arrays, data.scaling, remarks, stamped(data))

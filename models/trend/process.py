@@ -28,6 +28,8 @@ from fieldcraft.models.trend.monomials import Monomials
 
 KERNEL: Kernel = "rbf"
 """Correlation of the process about the polynomial."""
+TRENDED = "trended"
+"""Entry of a state that has the hyper-parameters."""
 _PATH_FEATURES = 1024
 # Added to the variances of values that are drawn and of those that are known, as shares of the variance of the process.
 _DRAWN, _KNOWN = 1e-8, 1e-6
@@ -51,7 +53,7 @@ class Trended:
     scales: Tensor
     noise: float
 
-    @property
+    @cached_property
     def terms(self) -> Monomials:
         """The terms of the polynomial."""
         return Monomials(len(self.scales), self.degree)
@@ -193,6 +195,7 @@ class TrendedPosterior:
         readings: Known variance of each target beside the noise, shape (n,); None where there is none.
         scaling: Map between its values and physical ones.
         remarks: Notes on how it was made.
+        stamp: Digest of the data, as an entry of its state.
     """
 
     at: Trended
@@ -201,6 +204,7 @@ class TrendedPosterior:
     readings: Tensor | None
     scaling: Scaling
     remarks: Mapping[str, str]
+    stamp: Mapping[str, Tensor]
 
     @property
     def metrics(self) -> Mapping[str, float]:
@@ -247,9 +251,8 @@ class TrendedPosterior:
         return replace(self, X=torch.cat([self.X, points]), targets=believed, readings=readings)
 
     def state(self) -> dict[str, Tensor]:
-        """Training data, known variances and hyper-parameters."""
-        readings = {} if self.readings is None else {"readings": self.readings.clone()}
-        return {"X": self.X.clone(), "targets": self.targets.clone(), "trended": self.at.flat(), **readings}
+        """Hyper-parameters and the digest of the data."""
+        return {TRENDED: self.at.flat(), **self.stamp}
 
     @cached_property
     def kriging(self) -> Kriging:

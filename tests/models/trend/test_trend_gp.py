@@ -164,7 +164,7 @@ def test_a_state_gives_the_same_beliefs_and_belongs_to_its_data():
         assert torch.equal(one, other)
     assert again.metrics == posterior.metrics
     assert again.remarks == posterior.remarks
-    with pytest.raises(ValueError, match="fitted to these 39 trials: fit again"):
+    with pytest.raises(ValueError, match="restore with the data of the fit, or fit again"):
         TrendGP().restore(data.first(39), posterior.state())
 
 
