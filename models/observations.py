@@ -53,6 +53,9 @@ class Observations:
         noise_sd: Known standard deviation of a result, in the objective's unit; None where it is not known.
         exact: True if a design that is read again gives the same number, so that none is read twice. The campaign
             states it and has it in its digest; it is not part of this one.
+        exact_constraints: The same for results of the constraints alone.
+        constraint_sds: Known standard deviations of the noise of the constraints' results, in their units, length c;
+            empty where the campaign adds none. Its digest has them.
         physics: The equation that the objective satisfies, where one is known.
         images: Coordinates that are the pixels of images.
         constraints: Results of the unknown constraints, each met where it is <= 0, shape (n, c), in their units.
@@ -111,6 +114,8 @@ class Observations:
     lower: tuple[LevelResults, ...] = ()
     partial: PartialResults | None = None
     limit: bool = False
+    exact_constraints: bool = False
+    constraint_sds: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "X", frozen(self.X))
@@ -256,9 +261,11 @@ class Observations:
     def constraint(self, k: int) -> "Observations":
         """Observations for the surrogate of constraint k = 0, ..., c - 1: its own scaling, no equation.
 
-        If the noise of the objective is stated, a campaign adds no noise to the constraints.
+        If the noise of the objective is stated, that of the constraint is ``constraint_sds``, or none.
         """
-        return replace(self._output(self.constraints[:, k], max(len(self.aims), 1) + k, maximize=False), limit=True)
+        own = self._output(self.constraints[:, k], max(len(self.aims), 1) + k, maximize=False)
+        sd = self.constraint_sds[k] if self.constraint_sds else own.noise_sd
+        return replace(own, limit=True, noise_sd=sd)
 
     def reading(self, y: Array, sds: Array | None = None) -> "Observations":
         """The same trials with other results y (n,) of standard deviations sds (n, 1), without gradients."""
@@ -348,6 +355,14 @@ class Observations:
     def uncertain(self) -> bool:
         """True if a result is known to have noise."""
         return bool(self.noise_sd) or bool(self.sds.size and np.nansum(self.sds[:, 0]) > 0)
+
+    @property
+    def doubtful_constraints(self) -> NDArray[np.bool_]:
+        """True for each trial that states the noise of the result of a constraint, shape (n,)."""
+        objectives = max(len(self.aims), 1)
+        if not self.sds.size:
+            return np.zeros(len(self), dtype=bool)
+        return np.asarray((self.sds[:, objectives:] > 0).any(axis=1))
 
     @property
     def constant(self) -> bool:

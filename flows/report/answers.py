@@ -116,10 +116,10 @@ def _held(material: Material, name: str, met: Sequence[Met]) -> str:
 
 
 def _noise(material: Material, name: str, trial: Trial) -> float:
-    """Standard deviation of a result: what is added to a simulated objective, and what is stated of an output."""
+    """Standard deviation of a result: what is added to a simulated one, and what is stated of an output."""
     if material.wired is None:
         return 0.0
-    added = material.wired.noise_sd if name == material.objective.output else 0.0
+    added = material.wired.added_sds.get(name, 0.0)
     usual = next((output.sd for output in material.wired.problem.outputs if output.name == name), None)
     own = known_sds(material.results.get(trial.id, ()), trial.attempt).get(name, usual)
     return math.hypot(added, own or 0.0)

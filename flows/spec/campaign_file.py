@@ -75,19 +75,21 @@ class EmulatorSpec(Part):
 
 
 class Noise(Part):
-    """Noise of the objective's results: added to each, or their own. ``noise: fitted`` is short for ``fitted: true``.
+    """Noise of results: added to each of the objective, or their own. ``noise: fitted`` is short for ``fitted: true``.
 
     Attributes:
         sd: Standard deviation of Gaussian noise that is added, in the objective's unit.
         of_sd: The same as a fraction of the objective's own standard deviation, where the problem states that.
         fitted: True if results have noise of their own, of unknown size. No noise is added, the surrogate estimates
             it, and a design may be proposed again.
+        constraints: True to add noise to the results of the constraints, too: to each the fraction ``of_sd`` of its
+            own standard deviation over the problem's space.
     """
 
     sd: float | None = Field(default=None, ge=0)
     of_sd: Annotated[float, Field(ge=0), at_most(1000, "no result would say anything")] | None = None
-
     fitted: bool = False
+    constraints: bool = False
 
     @model_validator(mode="before")
     @classmethod
@@ -98,7 +100,19 @@ class Noise(Part):
     def _exactly_one(self) -> Self:
         if (self.sd is not None) + (self.of_sd is not None) + self.fitted != 1:
             raise ValueError("give exactly one of sd (in the objective's unit), of_sd (a fraction) and fitted: true")
+        if self.constraints and self.of_sd is None:
+            raise ValueError(
+                "constraints: true adds the fraction of_sd of each constraint: give of_sd, or leave it out"
+            )
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_exact_constraints(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Data as earlier versions wrote them where no constraint has noise, so that digests stay."""
+        found: dict[str, Any] = handler(self)
+        if not self.constraints:
+            found.pop("constraints", None)
+        return found
 
 
 class FailureRate(Part):

@@ -173,7 +173,8 @@ def take(site: Site, dispatcher: Dispatcher, trial: Trial, handle: Handle, attem
     bad = [name for name, value in outputs.items() if not math.isfinite(value)]
     if bad:
         return f"evaluate: output {bad[0]!r} is {outputs[bad[0]]}"
-    outputs[site.campaign.objective.output] += _noise(site, trial)
+    for name, noise in _noise(site, trial).items():
+        outputs[name] += noise
     done, _ = site.ledger.record(
         trial.id,
         trial.expect,
@@ -254,11 +255,10 @@ def _evaluated_by(site: Site, trial: Trial) -> str:
     return f"evaluated after {listed(changed)} changed" if changed else ""
 
 
-def _noise(site: Site, trial: Trial) -> float:
-    if site.campaign.noise_sd == 0:
-        return 0.0
+def _noise(site: Site, trial: Trial) -> dict[str, float]:
+    """Noise that is added to outputs: drawn in their order, the objective's first."""
     rng = stream(site.campaign.spec.seed, trial.iteration, Use.NOISE, trial.slot)
-    return float(rng.normal(0.0, site.campaign.noise_sd))
+    return {name: float(rng.normal(0.0, sd)) for name, sd in site.campaign.added_sds.items()}
 
 
 def _fail(site: Site, trial: Trial, outcome: Failed) -> None:

@@ -1,18 +1,15 @@
 """Regret of a campaign: the optimum among its own designs, and the true value of one of them."""
 
-from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.contracts import asked
 from fieldcraft.flows.wiring.build import rewire
 from fieldcraft.flows.wiring.campaign import Campaign
+from fieldcraft.flows.wiring.physics.exact_outputs import exact_points
 from fieldcraft.physics.problem import Optimum, Problem, Sense
-from fieldcraft.physics.space import Design, SpaceError
+from fieldcraft.physics.space import SpaceError
 from fieldcraft.storage.records import CampaignRecord, Trial, TrialSummary
 
 
@@ -65,15 +62,6 @@ def _truly_infeasible(problem: Problem, trial: Trial | TrialSummary) -> bool:
         found = None if point is None else problem.exact_constraints(point)
         violated = found is not None and bool((found > 0).any())
     return violated
-
-
-def exact_points(problem: Problem, designs: Sequence[Design]) -> NDArray[np.float64] | None:
-    """Designs as points (n, d) of ``Problem.exact``; None where one has levels or images."""
-    names = problem.domain.names if problem.domain else problem.space.names
-    places = [[design[name] for name in names] for design in designs]
-    if any(isinstance(value, str) for place in places for value in place):
-        return None
-    return np.array(places, dtype=np.float64)
 
 
 def regret_of(campaign: Campaign, best: Trial | TrialSummary) -> dict[str, Any] | None:

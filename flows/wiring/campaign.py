@@ -68,6 +68,8 @@ class Campaign:
         noise_sd: Standard deviation of the noise that is added to a result, in the objective's unit; 0 where none is.
         levels: Coarser and cheaper levels of the simulator, by number.
         accept: Check of an algorithm that is built when it is first asked for; None where it was checked before.
+        constraint_sds: Standard deviations of the noise that is added to results of the constraints, in their units
+            and order; empty where none is.
     """
 
     spec: CampaignSpec
@@ -79,6 +81,7 @@ class Campaign:
     noise_sd: float
     levels: tuple[BuiltLevel, ...] = ()
     accept: "Callable[[Campaign], None] | None" = None
+    constraint_sds: tuple[float, ...] = ()
 
     def with_spec(self, spec: CampaignSpec) -> "Campaign":
         """Return the campaign with another specification of the same components; none of them is built again."""
@@ -126,6 +129,13 @@ class Campaign:
     def noisy(self) -> bool:
         """True if results are noisy: the best result may be a lucky one, so a model tells the best design."""
         return noisy(self.data, outputs_of(self.problem), people=self.dispatcher.by_people)
+
+    @property
+    def added_sds(self) -> dict[str, float]:
+        """Standard deviation of the noise that is added to each output; the objective first, then the constraints."""
+        objective = self.objective
+        constraints = zip(objective.constraints, self.constraint_sds, strict=True) if self.constraint_sds else ()
+        return {objective.output: self.noise_sd, **dict(constraints)} if self.noise_sd else {}
 
     @property
     def noisy_constraints(self) -> bool:

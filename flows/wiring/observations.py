@@ -146,6 +146,8 @@ def observations(
         maximize=campaign.objective.maximize,
         noise_sd=None if campaign.spec.noise is None or campaign.spec.noise.fitted else campaign.noise_sd,
         exact=not campaign.noisy,
+        exact_constraints=not campaign.noisy_constraints,
+        constraint_sds=campaign.constraint_sds,
         physics=physics,
         images=campaign.space.images,
         columns=campaign.space.columns,

@@ -52,6 +52,8 @@ def resolved(campaign: "Campaign") -> dict[str, Any]:
     from fieldcraft.models.surrogate import Resolving
 
     found: dict[str, Any] = {} if campaign.spec.noise is None else {"noise.sd": campaign.noise_sd}
+    constraints = zip(campaign.objective.constraints, campaign.constraint_sds, strict=False)
+    found |= {f"noise.constraints.{name}": sd for name, sd in constraints}
     algorithm = campaign.algorithm
     surrogates = {"": algorithm.surrogate, "constraints.": algorithm.constraints.surrogate}
     for place, surrogate in surrogates.items():

@@ -223,12 +223,15 @@ class ConstrainedPosterior:
     def trials_feasible(self, data: Observations) -> Tensor:
         """True for each trial that meets every constraint, shape (n,): by its results, or by ``read_feasible``.
 
-        Results that are exact are facts. The mean of a constraint that jumps, or stays at zero where it is met, lies on
-        either side of zero there.
+        Results of constraints that are exact are facts, whatever noise those of the objective have. The mean of a
+        constraint that jumps, or stays at zero where it is met, lies on either side of zero there. A trial that states
+        the standard deviation of a constraint's result is believed.
         """
-        if data.exact:
-            return torch.from_numpy((data.constraints <= 0).all(axis=1))
-        return self.read_feasible(torch.tensor(data.X))
+        if not (data.exact or data.exact_constraints):
+            return self.read_feasible(torch.tensor(data.X))
+        facts = torch.from_numpy((data.constraints <= 0).all(axis=1))
+        doubtful = torch.from_numpy(data.doubtful_constraints)
+        return facts.where(~doubtful, self.read_feasible(torch.tensor(data.X))) if doubtful.any() else facts
 
     @cached_property
     def _moments(self) -> Moments:

@@ -54,6 +54,8 @@ def about_problem(each: Mapping[str, Any]) -> str:
     unit = f" {each['unit']}" if each["unit"] else ""
     seeds = max((row["n"] for row in each["rows"]), default=0)
     noise = f"noise {each['noise_sd']:.3g}{unit}" if each["noise_sd"] else "no noise"
+    if share := each.get("constraint_noise"):
+        noise += f", and on each constraint {share:g} of its spread"
     optimum = f"optimum {each['optimum']:.6g}{unit}" + ("" if each["optimum_known"] else " (best of the study)")
     shared = len(each["seeds"])
     some = "" if shared == seeds else f"; ranks and tests over the {counted(shared, 'seed')} that all finished"

@@ -145,6 +145,7 @@ def _problem(study: StudySpec, problem: StudyProblem, cells: Sequence[Found]) ->
         "seeds": seeds,
         "rows": sorted(rows, key=lambda row: or_infinite(row["shared_mean"] if seeds else row["mean"])),
         **({"metric": metric, "constraints": first["constraints"], "spreads": spreads.listed} if spreads else {}),
+        **({"constraint_noise": noise.of_sd} if (noise := problem.noise) and noise.constraints else {}),
     }
 
 

@@ -11,7 +11,7 @@ from fieldcraft.flows.studies.plan.claims import Compared
 from fieldcraft.flows.studies.scoring.tests_and_ranks import adjusted, or_infinite
 from fieldcraft.flows.studies.scoring.verdicts import pairs_of, rows_of
 
-ALIKE = ("problem", "kind", "objective", "sense", "trials", "start", "noise_sd", "optimum")
+ALIKE = ("problem", "kind", "objective", "sense", "trials", "start", "noise_sd", "constraint_noise", "optimum")
 """What two studies that ran a problem alike say of it."""
 ERRORS = 2.0
 """Standard errors by which a mean regret must be larger than another to count as behind it."""
@@ -152,7 +152,7 @@ def _told(method: str, rivals: Collection[str], studies: Mapping[str, Any]) -> d
             if each["oracle"] or not each["rows"]:
                 continue
             seeds = max((len(row["seeds"]) for row in each["rows"] if row["algorithm"] == method), default=0)
-            alike = tuple(f"{each[key]:.9g}" if isinstance(each[key], float) else each[key] for key in ALIKE)
+            alike = tuple(f"{said:.9g}" if isinstance(said := each.get(key), float) else said for key in ALIKE)
             held = seeds, sum(row["algorithm"] in rivals for row in each["rows"])
             if alike not in most or held > most[alike][0]:
                 most[alike] = (held, name, each)

@@ -3,11 +3,11 @@
 from typing import Any
 
 from fieldcraft.flows.studies.scoring.certificates import acquired
-from fieldcraft.flows.studies.scoring.exact_outputs import exact_outputs, spreads
 from fieldcraft.flows.studies.scoring.hypervolumes import volumes
 from fieldcraft.flows.views.all_failed import fruitless
 from fieldcraft.flows.views.regret import exact_value, optimum_of
 from fieldcraft.flows.wiring.campaign import Campaign
+from fieldcraft.flows.wiring.physics.exact_outputs import exact_outputs, spreads
 from fieldcraft.physics.problem import Problem
 from fieldcraft.storage.fields import FieldStore, fields_at
 from fieldcraft.storage.ledger import Ledger

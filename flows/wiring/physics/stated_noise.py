@@ -18,14 +18,17 @@ def require_noise(campaign: "Campaign") -> None:
     """Accept a problem that states the noise of an output if no noise is added to the same.
 
     Raises:
-        InputError: the noise of the objective is stated by the problem and by the campaign file.
+        InputError: the noise of an output is stated by the problem and by the campaign file.
     """
-    output, noise = campaign.problem.outputs[0], campaign.spec.noise
-    if output.sd is not None and noise is not None and not noise.fitted:
-        raise InputError(
-            f"noise: the campaign file gives results of {output.name!r} the standard deviation {campaign.noise_sd:g}, "
-            f"and the problem {output.sd:g}. Leave noise out, or the output's sd."
-        )
+    if campaign.spec.noise is None or campaign.spec.noise.fitted:
+        return
+    added = {campaign.problem.outputs[0].name: campaign.noise_sd, **campaign.added_sds}
+    for output in campaign.problem.outputs:
+        if output.sd is not None and output.name in added:
+            raise InputError(
+                f"noise: the campaign file gives results of {output.name!r} the standard deviation "
+                f"{added[output.name]:g}, and the problem {output.sd:g}. Leave noise out, or the output's sd."
+            )
 
 
 def require_known_noise(campaign: "Campaign") -> None:

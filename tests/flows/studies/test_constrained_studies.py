@@ -15,9 +15,9 @@ from fieldcraft.flows.studies.page.page import study_page
 from fieldcraft.flows.studies.page.text import results_text
 from fieldcraft.flows.studies.plan.folder import StudyFolder
 from fieldcraft.flows.studies.plan.spec import cells_of, read_study
-from fieldcraft.flows.studies.scoring.exact_outputs import exact_outputs, spreads
 from fieldcraft.flows.studies.scoring.results import results
 from fieldcraft.flows.studies.scoring.violation import FLOOR, Spreads, constrained_row, spreads_of, with_violations
+from fieldcraft.flows.wiring.physics.exact_outputs import exact_outputs, spreads
 from fieldcraft.physics.problems.constrained_branin import ConstrainedBranin
 from fieldcraft.physics.problems.digits import Digits
 from fieldcraft.physics.problems.speed_reducer import SpeedReducer

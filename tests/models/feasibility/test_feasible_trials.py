@@ -28,16 +28,17 @@ def algorithm(acquisition, rule=None):
     return Algorithm(Sobol(), 1, *words, constraints=Constraints(rule=rule))
 
 
-def clamped(exact):
+def clamped(**words):
     """Six designs on a line whose objective falls with x; the violation max(0, g) is zero at the first three."""
     X = np.stack([np.linspace(-0.9, 0.9, 6), np.zeros(6)], axis=1)
     violation = np.array([0.0, 0.0, 0.0, 1.0, 2.0, 3.0])[:, None]
-    return Observations(X, -X[:, 0], maximize=False, constraints=violation, exact=exact)
+    return Observations(X, -X[:, 0], maximize=False, constraints=violation, **words)
 
 
+@pytest.mark.parametrize("known", [{"exact": True}, {"exact_constraints": True, "noise_sd": 0.1}])
 @pytest.mark.parametrize("rule", [Probability(), Bound()])
-def test_where_results_are_exact_a_violation_of_zero_is_feasible_whatever_the_mean_is(rule):
-    data, wanted = clamped(exact=True), algorithm(LogEI(), rule)
+def test_where_results_are_exact_a_violation_of_zero_is_feasible_whatever_the_mean_is(rule, known):
+    data, wanted = clamped(**known), algorithm(LogEI(), rule)
     found = wanted.fit(data, rng())
     assert found.trials_feasible(data).tolist() == [True] * 3 + [False] * 3
     assert found.read_feasible(torch.tensor(data.X)).tolist() != [True] * 3 + [False] * 3
@@ -47,6 +48,16 @@ def test_where_results_are_exact_a_violation_of_zero_is_feasible_whatever_the_me
 
 
 def test_where_results_are_noisy_feasibility_is_believed():
-    data = clamped(exact=False)
+    data = clamped()
     found = algorithm(LogEI()).fit(data, rng())
     assert torch.equal(found.trials_feasible(data), found.read_feasible(torch.tensor(data.X)))
+
+
+def test_a_trial_that_states_the_noise_of_its_constraint_is_believed():
+    sds = np.full((6, 2), np.nan)
+    sds[2, 1], sds[3, 0] = 0.5, 0.5  # the third of the constraint, the fourth of the objective
+    data = clamped(exact_constraints=True, sds=sds)
+    found = algorithm(LogEI()).fit(data, rng())
+    believed = found.read_feasible(torch.tensor(data.X)).tolist()
+    assert found.trials_feasible(data).tolist() == [True, True, believed[2], False, False, False]
+    assert not believed[2]

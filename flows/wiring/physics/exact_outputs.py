@@ -1,4 +1,4 @@
-"""All outputs of a problem without noise: at a campaign's designs, and their spreads over the space."""
+"""Outputs of a problem without noise: at a campaign's designs, and their spreads over the space."""
 
 from collections.abc import Sequence
 
@@ -6,8 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fieldcraft.flows.spec.contracts import asked
-from fieldcraft.flows.views.regret import exact_points
-from fieldcraft.models.numerics.point_sets import sobol_points, take
 from fieldcraft.physics.problem import Problem
 from fieldcraft.physics.space import Design
 
@@ -15,6 +13,15 @@ Array = NDArray[np.float64]
 
 SAMPLE = 4096
 """Designs over which a spread is taken: the first of one fixed scrambled Sobol sequence of the problem's space."""
+
+
+def exact_points(problem: Problem, designs: Sequence[Design]) -> Array | None:
+    """Designs as points (n, d) of ``Problem.exact``; None where one has levels or images."""
+    names = problem.domain.names if problem.domain else problem.space.names
+    places = [[design[name] for name in names] for design in designs]
+    if any(isinstance(value, str) for place in places for value in place):
+        return None
+    return np.array(places, dtype=np.float64)
 
 
 def exact_outputs(problem: Problem, designs: Sequence[Design]) -> Array | None:
@@ -39,6 +46,8 @@ def spreads(problem: Problem) -> list[float] | None:
     The objective's is the stated one of the problem, if any; the others are taken over ``SAMPLE`` designs, always the
     same. None where the problem has no exact outputs.
     """
+    from fieldcraft.models.numerics.point_sets import sobol_points, take
+
     designs = problem.space.decode(take(sobol_points(problem.space, np.random.default_rng(0)), SAMPLE))
     outputs = exact_outputs(problem, designs)
     if outputs is None:
