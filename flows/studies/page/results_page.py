@@ -52,7 +52,7 @@ _AGAINST = """How `auto` stands against other packages and against random search
 is smaller, equal or larger, over all studies that ran both and the seeds that both have finished. The sign test asks
 whether it is smaller more often than not; its p value is corrected for the number of rivals after Benjamini and
 Hochberg. Problems whose equation was computed from the objective are left out. One that two studies ran alike counts
-once, in the study with more seeds of `auto`, or else with more rivals; with another budget, start or noise it is
+once for each rival, in the study with more seeds of both; with another budget, start or noise it is
 another problem. Each study's page names the commit that it ran: later changes of `auto` are not in its figures."""
 
 _BEHIND = """Where `auto` is behind the best of them by more than two standard errors of the difference, over the seeds

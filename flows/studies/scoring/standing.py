@@ -1,6 +1,6 @@
 """Standing of one algorithm against the optimisers of others, over all problems of all studies."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,7 @@ from scipy import stats
 
 from fieldcraft.flows.studies.plan.claims import Compared
 from fieldcraft.flows.studies.scoring.tests_and_ranks import adjusted, or_infinite
-from fieldcraft.flows.studies.scoring.verdicts import pairs_of, rows_of
+from fieldcraft.flows.studies.scoring.verdicts import Pair, pairs_of, rows_of
 
 ALIKE = ("problem", "kind", "objective", "sense", "trials", "start", "noise_sd", "constraint_noise", "optimum")
 """What two studies that ran a problem alike say of it."""
@@ -65,34 +65,20 @@ class Behind:
 def standings(method: str, rivals: Collection[str], studies: Mapping[str, Any]) -> list[Standing]:
     """The standing against each rival that was run beside the algorithm, the most problems first.
 
-    Problems whose equation was computed from the objective are left out. One that several studies ran alike is told of
-    the study that has the most seeds of the algorithm, of several such of the one with the most rivals, or else of the
-    first of these.
+    Problems whose equation was computed from the objective are left out. One that several studies ran alike counts once
+    for each rival: of the study that has the most seeds of both, of several such of the one with the most rivals, or
+    else of the first of these.
 
     Args:
         method: Label of the algorithm.
         rivals: Labels of the rivals.
         studies: Results of studies by name.
     """
-    pairs = [
-        pair
-        for name, told in _told(method, rivals, studies).items()
-        for pair in pairs_of(
-            method,
-            Compared(
-                study=name,
-                methods=(method,),
-                baselines=tuple(rivals),
-                problems=tuple(each["problem"] for each in told),
-            ),
-            studies[name],
-        )
-    ]
     counts = []
-    for rival in sorted({pair.baseline for pair in pairs}):
-        own = [pair for pair in pairs if pair.baseline == rival]
-        better, equal = sum(pair.better for pair in own), sum(pair.equal for pair in own)
-        counts.append((rival, better, equal, len(own) - better - equal))
+    for rival in sorted(rivals):
+        if own := _pairs(method, rival, rivals, studies):
+            better, equal = sum(pair.better for pair in own), sum(pair.equal for pair in own)
+            counts.append((rival, better, equal, len(own) - better - equal))
     p_values = [
         float(stats.binomtest(better, better + worse, alternative="greater").pvalue) if better + worse else None
         for _, better, _, worse in counts
@@ -101,13 +87,39 @@ def standings(method: str, rivals: Collection[str], studies: Mapping[str, Any]) 
     return sorted(found, key=lambda each: (-each.better - each.equal - each.worse, each.rival))
 
 
+def _pairs(method: str, rival: str, rivals: Collection[str], studies: Mapping[str, Any]) -> list[Pair]:
+    """The algorithm beside one rival, on each problem once."""
+
+    def held(rows: Mapping[str, Mapping[str, Any]]) -> tuple[int, int]:
+        return _shared(method, rival, rows), len(rows.keys() & rivals)
+
+    return [
+        pair
+        for name, problems in _told(studies, held).items()
+        for pair in pairs_of(
+            method,
+            Compared(study=name, methods=(method,), baselines=(rival,), problems=tuple(problems)),
+            studies[name],
+        )
+    ]
+
+
 def behind(method: str, rivals: Collection[str], studies: Mapping[str, Any]) -> list[Behind]:
-    """The problems on which the algorithm is behind the best of the rivals (see ``standings``)."""
+    """The problems on which the algorithm is behind the best of the rivals.
+
+    Those of ``standings``; one that several studies ran alike is told of the study that has the most rivals, of several
+    such of the one with the most seeds.
+    """
+
+    def held(rows: Mapping[str, Mapping[str, Any]]) -> tuple[int, int]:
+        shared = [count for rival in rivals if (count := _shared(method, rival, rows))]
+        return len(shared), max(shared, default=0)
+
     return [
         found
-        for name, told in _told(method, rivals, studies).items()
-        for each in told
-        for found in _behind(method, rivals, name, each["problem"], rows_of(studies[name], each["problem"]))
+        for name, problems in _told(studies, held).items()
+        for problem in problems
+        for found in _behind(method, rivals, name, problem, rows_of(studies[name], problem))
     ]
 
 
@@ -130,6 +142,11 @@ def _behind(
         yield Behind(name, problem, rival, own, best, error, last)
 
 
+def _shared(method: str, rival: str, rows: Mapping[str, Mapping[str, Any]]) -> int:
+    """Number of seeds that both have finished."""
+    return len(_common(rows[method], rows[rival])[0]) if method in rows and rival in rows else 0
+
+
 def _common(own: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[list[float], list[float]]:
     """Regrets of two rows at the seeds that both have."""
     mine, theirs = (dict(zip(row["seeds"], map(or_infinite, row["regrets"]), strict=True)) for row in (own, other))
@@ -144,19 +161,19 @@ def _error(a: list[float], b: list[float]) -> float | None:
     return float(np.hypot(*(np.std(each, ddof=1) / len(each) ** 0.5 for each in (a, b))))
 
 
-def _told(method: str, rivals: Collection[str], studies: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]:
-    """The problems that are told of each study, where there are any."""
-    most: dict[tuple[Any, ...], tuple[tuple[int, int], str, Mapping[str, Any]]] = {}
+def _told(studies: Mapping[str, Any], held: Callable[[Any], tuple[int, int]]) -> dict[str, list[str]]:
+    """The problems that are told of each study: of several that ran one alike, of the one that ``held`` rates highest.
+
+    A study whose rows are rated 0 first is told of nothing.
+    """
+    most: dict[tuple[Any, ...], tuple[tuple[int, int], str, str]] = {}
     for name, study in studies.items():
         for each in study["problems"]:
-            if each["oracle"] or not each["rows"]:
-                continue
-            seeds = max((len(row["seeds"]) for row in each["rows"] if row["algorithm"] == method), default=0)
+            rate = (0, 0) if each["oracle"] else held(rows_of(study, each["problem"]))
             alike = tuple(f"{said:.9g}" if isinstance(said := each.get(key), float) else said for key in ALIKE)
-            held = seeds, sum(row["algorithm"] in rivals for row in each["rows"])
-            if alike not in most or held > most[alike][0]:
-                most[alike] = (held, name, each)
-    told: dict[str, list[Mapping[str, Any]]] = {}
-    for _, name, each in most.values():
-        told.setdefault(name, []).append(each)
+            if rate[0] and (alike not in most or rate > most[alike][0]):
+                most[alike] = (rate, name, each["problem"])
+    told: dict[str, list[str]] = {}
+    for _, name, problem in most.values():
+        told.setdefault(name, []).append(problem)
     return told

@@ -104,3 +104,13 @@ def test_without_a_feasible_design_a_mean_is_infinite_and_behind():
     assert (found.own, found.other, found.error, found.last) == (float("inf"), 2.0, None, True)
     both = row("quick", 1.0, 1.0) | {"regrets": [None, 1.0], "mean": None, "error": None}
     assert behind("own", ("quick",), {"s": study(p=[lost, both])}) == []
+
+
+def test_of_two_studies_the_one_without_the_rival_tells_nothing_of_it_however_many_seeds_it_has():
+    rivals = ("slow", "quick")
+    both = study(p=[row("own", 3.0), row("slow", 1.0), row("quick", 9.0)])
+    lone = study(p=[row("own", 3.0, 3.0), row("slow", 7.0, 7.0)])
+    for told in ({"both": both, "lone": lone}, {"lone": lone, "both": both}):
+        found = standings("own", rivals, told)
+        assert [(each.rival, each.better, each.worse) for each in found] == [("quick", 1, 0), ("slow", 1, 0)]
+        assert [(each.study, each.best) for each in behind("own", rivals, told)] == [("both", "slow")]
