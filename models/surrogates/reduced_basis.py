@@ -25,6 +25,8 @@ _KAPPA = "kappa"
 _LEAST = 4
 # Share of the loads, and of a result, beyond which what is left is no rounding.
 _ROUNDING = 1e-6
+# Size R, or R^2 of a compliance, below which an error is rounding and tells nothing of larger ones.
+_TELLING = 1e-9
 # Variance, in targets, below which a prediction of a result left out is as good as exact.
 _EXACT = 1e-12
 
@@ -100,9 +102,8 @@ def _projected(data: Observations) -> GalerkinPosterior | str:
         return told
     errors, residuals = _left_out(data, projection)
     sizes = spread(residuals, compliance)
-    ratios = np.divide(errors, sizes, out=np.zeros_like(errors), where=sizes > 0)
-    (bias,), (kappa,) = _moments(ratios[None], compliance)
-    biases, kappas = _moments(np.array([np.delete(ratios, i) for i in range(len(ratios))]), compliance)
+    each = [_moments(np.delete(errors, i), np.delete(sizes, i), data.y, compliance) for i in range(len(data))]
+    (bias, kappa), (biases, kappas) = _moments(errors, sizes, data.y, compliance), np.array(each).T
     scaling = data.scaling
     variances = np.maximum((kappas * sizes / scaling.sd) ** 2, _EXACT) + (data.noise_variance or 0.0)
     return GalerkinPosterior(
@@ -122,12 +123,19 @@ def _projected(data: Observations) -> GalerkinPosterior | str:
     )
 
 
-def _moments(ratios: Array, compliance: bool) -> tuple[Array, Array]:
-    """Mean and standard deviation of an error for each unit of its size, from ratios (r, n) of both; each (r,)."""
+def _moments(errors: Array, sizes: Array, y: Array, compliance: bool) -> tuple[float, float]:
+    """Mean and standard deviation of an error for each unit of its size, from errors and sizes (n,) that tell it.
+
+    Late in a search most designs lie in the span of the others: their errors are rounding, of either sign. Where none
+    tells, an error is of the size that it has with the stiffness of A_0: R^2 |b|_*^2, where |b|_*^2 is the compliance
+    of a usual design, and in another output R times a usual one.
+    """
+    telling = sizes >= _TELLING
+    ratios = errors[telling] / sizes[telling] if telling.any() else np.array([np.abs(y).mean()])
     if compliance:
-        bias = np.maximum(ratios.mean(axis=1), 0.0)
+        bias = max(float(ratios.mean()), 0.0)
         return bias, bias / 2
-    return np.zeros(len(ratios)), np.sqrt((ratios**2).mean(axis=1))
+    return 0.0, float(np.sqrt((ratios**2).mean()))
 
 
 def _contradicted(

@@ -140,7 +140,7 @@ def test_designs_that_were_run_again_and_again_span_what_they_span_once():
         np.testing.assert_allclose(projection.without(number).solve(system(Z)).works, whole, rtol=1e-8)
 
 
-def left_out():
+def left_out(X=X):
     """Errors and residuals of each result by the fields of the others, from their definition."""
     rows = []
     for i in range(len(X)):
@@ -158,6 +158,22 @@ def test_the_error_of_a_compliance_is_a_multiple_of_the_squared_residual_by_the_
     found = posterior.projection.solve(system(Z))
     mean, sd = predicted(posterior)
     np.testing.assert_allclose(mean - 2 * sd, found.works, atol=1e-5 * compliance(X).std())
+
+
+def test_designs_in_the_span_of_the_others_do_not_tell_how_large_errors_are():
+    near = np.vstack([X, X[:3] + 1e-6, X[:3] - 1e-6])
+    posterior = fit(data(near))
+    errors, residuals = left_out(near)
+    assert np.abs(errors[[0, 1, 2, *range(5, 11)]]).max() < 1e-9 * compliance(X).min()
+    assert posterior.bias == pytest.approx(np.mean(errors[3:5] / residuals[3:5] ** 2), rel=1e-6)
+    mean, variance = posterior.mean_var(torch.tensor(Z))
+    error = compliance(Z) - posterior.scaling.to_physical(mean.numpy())
+    assert np.mean(np.abs(error) < 2 * posterior.scaling.sd * np.sqrt(variance.numpy())) > 0.7
+
+
+def test_where_no_result_left_out_tells_an_error_is_that_of_the_mean_stiffness():
+    posterior = fit(data(np.vstack([X, X])))
+    assert posterior.bias == 2 * posterior.kappa == pytest.approx(compliance(X).mean())
 
 
 def test_the_error_of_another_output_is_kappa_times_the_residual():
