@@ -170,6 +170,9 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
         parser: argparse.ArgumentParser = options.parser
         known = [word for action in parser._actions for word in action.option_strings]
         told, hint = " ".join(map(shown, unknown[:3])), suggestion(unknown[0], known)
+        before = words[words.index(unknown[0]) - 1]
+        if unknown[0].startswith("=") or before.endswith("="):
+            hint = " Write NAME=VALUE as one word, without blanks."
         raise InputError(f"unrecognized arguments: {told}.{hint} '{parser.prog} --help' lists what there is.")
     return options
 

@@ -51,6 +51,8 @@ def campaign(
         identity.Refused: the current user may not create campaigns.
     """
     settings = settings_from(home=None if home is None else folder("home", home))
+    if british := [word for word in further if word in ("minimise", "maximise")]:
+        raise InputError(f"{name}: unknown key {british[0]!r}. Write {british[0].replace('ise', 'ize')}.")
     if isinstance(name, Path) or str(name).endswith((".yaml", ".yml")):
         _nothing_beside(name, space, minimize, maximize, constraints, budget, further)
         return _begun(read_page(Path(name)), settings)

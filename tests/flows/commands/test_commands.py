@@ -135,6 +135,12 @@ def test_what_a_kind_refuses_is_one_line_when_run_and_no_store_is_made(tmp_path,
         ),
         (["check", "a.yaml", "b.yaml"], "unrecognized arguments: b.yaml. 'fieldcraft check --help' lists"),
         (
+            ["record", "a-1", "--value", "strength", "=", "12.5"],
+            "unrecognized arguments: = 12.5. Write NAME=VALUE as one word, without blanks. 'fieldcraft record",
+        ),
+        (["record", "a-1", "--value", "strength=", "12.5"], "unrecognized arguments: 12.5. Write NAME=VALUE as one"),
+        (["record", "a-1", "--value", "strength", "=12.5"], "unrecognized arguments: =12.5. Write NAME=VALUE as one"),
+        (
             ["approve", "a-1", "--attempts", "x"],
             "--attempts: 'x' is no number from 1 to 1,000: give one. 'fieldcraft ap",
         ),
