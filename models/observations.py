@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from fieldcraft.models.data.aim import Aim as Aim
 from fieldcraft.models.data.arrays import Array as Array
 from fieldcraft.models.data.arrays import digest_of, frozen, refuse_non_finite
 from fieldcraft.models.data.composite import Composite
@@ -27,19 +28,6 @@ from fieldcraft.physics.space import SearchSpace
 
 # Noise beyond so many deviations of the results is as good as infinite; its square must remain a float64.
 _MOST_NOISE = 1e100
-
-
-@dataclass(frozen=True)
-class Aim:
-    """Sense of one of several objectives, and the worst value that still counts.
-
-    Args:
-        maximize: True if it is maximised.
-        reference: That value, in its unit; None if it is not stated.
-    """
-
-    maximize: bool
-    reference: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,6 +167,9 @@ class Observations:
                 f"constraints {self.constraints.shape} and failed {self.failed.shape} do not fit {n} trials of {d} "
                 "coordinates: give constraints (n, c) and failed (k, d)."
             )
+        sds = self.constraint_sds
+        if len(sds) not in (0, self.constraints.shape[1]) or not all(math.isfinite(sd) and sd >= 0 for sd in sds):
+            raise ValueError(f"constraint_sds is {sds}: give a finite number >= 0 for each constraint, or none.")
 
     def _check_objectives(self) -> None:
         n = len(self.X)
@@ -355,14 +346,6 @@ class Observations:
     def uncertain(self) -> bool:
         """True if a result is known to have noise."""
         return bool(self.noise_sd) or bool(self.sds.size and np.nansum(self.sds[:, 0]) > 0)
-
-    @property
-    def doubtful_constraints(self) -> NDArray[np.bool_]:
-        """True for each trial that states the noise of the result of a constraint, shape (n,)."""
-        objectives = max(len(self.aims), 1)
-        if not self.sds.size:
-            return np.zeros(len(self), dtype=bool)
-        return np.asarray((self.sds[:, objectives:] > 0).any(axis=1))
 
     @property
     def constant(self) -> bool:

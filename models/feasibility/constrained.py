@@ -230,8 +230,10 @@ class ConstrainedPosterior:
         if not (data.exact or data.exact_constraints):
             return self.read_feasible(torch.tensor(data.X))
         facts = torch.from_numpy((data.constraints <= 0).all(axis=1))
-        doubtful = torch.from_numpy(data.doubtful_constraints)
-        return facts.where(~doubtful, self.read_feasible(torch.tensor(data.X))) if doubtful.any() else facts
+        stated = data.sds[:, max(len(data.aims), 1) :] > 0
+        if not stated.any():
+            return facts
+        return facts.where(torch.from_numpy(~stated.any(axis=1)), self.read_feasible(torch.tensor(data.X)))
 
     @cached_property
     def _moments(self) -> Moments:
