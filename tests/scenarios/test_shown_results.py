@@ -55,7 +55,7 @@ def test_what_is_said_of_the_stored_studies_is_what_they_hold():
     assert "`auto` and `neural_cbo` 2.17, `cei` and Optuna's GPSampler 3.5, BoTorch's LogEI 3.67, random 6" in docs
     assert "(2.2; `cei` and Optuna 3.5, BoTorch 3.7;" in examples
     data = results("studies/results/certified")
-    assert f"All {len(data['cells'])} cells, five seeds, in {data['cpu_seconds'] / 3600:.2f} core-hours" in docs
+    assert f"All {len(data['cells'])} cells, ten seeds, in {data['cpu_seconds'] / 3600:.2f} core-hours" in docs
 
 
 def test_the_processor_seconds_that_are_said_are_those_of_the_stored_study():
