@@ -223,6 +223,7 @@ class Observations:
         own = replace(
             self,
             constraints=none,
+            constraint_sds=(),
             failed=none,
             aims=(),
             further=none,

@@ -18,17 +18,18 @@ def noisy(spec: Mapping[str, Any], outputs: Sequence[Mapping[str, Any]], *, peop
 
 
 def noisy_constraints(spec: Mapping[str, Any], outputs: Sequence[Mapping[str, Any]], *, people: bool) -> bool:
-    """True if results of the constraints are noisy too. Noise that a campaign adds is on its objective alone, unless
-    the specification says otherwise.
+    """True if results of the constraints are noisy too.
 
-    One that is computed counts as noisy where any output has a standard deviation: it may read that one.
+    Noise that a campaign adds is on its objective alone, unless the specification says otherwise; noise of the results'
+    own, which is fitted, is on all of them. A constraint that is computed counts as noisy where any output has a
+    standard deviation: it may read that one.
     """
     objectives = sum(bool(output.get("objective")) for output in outputs) or 1
     limits = [output for output in outputs[objectives:] if not output.get("plain")]
     known = outputs if any(output.get("formula") for output in limits) else limits
     noise = spec.get("noise") or {}
-    added = bool(noise.get("constraints") and noise.get("of_sd"))
-    return people or _noisy_program(spec) or added or any(output.get("sd") for output in known)
+    stated = bool(noise.get("fitted") or (noise.get("constraints") and noise.get("of_sd")))
+    return people or _noisy_program(spec) or stated or any(output.get("sd") for output in known)
 
 
 def _noisy_program(spec: Mapping[str, Any]) -> bool:

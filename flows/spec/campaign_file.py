@@ -80,8 +80,8 @@ class Noise(Part):
     Attributes:
         sd: Standard deviation of Gaussian noise that is added, in the objective's unit.
         of_sd: The same as a fraction of the objective's own standard deviation, where the problem states that.
-        fitted: True if results have noise of their own, of unknown size. No noise is added, the surrogate estimates
-            it, and a design may be proposed again.
+        fitted: True if results have noise of their own, of unknown size, those of the constraints too. No noise is
+            added, the surrogate estimates it, and a design may be proposed again.
         constraints: True to add noise to the results of the constraints, too: to each the fraction ``of_sd`` of its
             own standard deviation over the problem's space.
     """

@@ -91,6 +91,7 @@ def test_models_are_told_and_the_best_design_is_not_told_by_a_result_alone(tmp_p
     ledger = open_ledger(tmp_path / "home" / "ledger.sqlite")
     recommended = best_of(ledger, ledger.campaign("cells"), trials).model
     assert recommended.probability is not None
+    assert wired(tmp_path, noise={"fitted": True}).noisy_constraints
     plain = wired(tmp_path, noise={"of_sd": 0.05})
     told = observations(plain, trials, None)
     assert told.exact_constraints and told.constraint(0).noise_sd == 0.0 and not plain.noisy_constraints

@@ -61,3 +61,16 @@ def test_a_trial_that_states_the_noise_of_its_constraint_is_believed():
     believed = found.read_feasible(torch.tensor(data.X)).tolist()
     assert found.trials_feasible(data).tolist() == [True, True, believed[2], False, False, False]
     assert not believed[2]
+
+
+def test_each_constraint_is_learnt_with_the_noise_of_its_own_and_the_objective_without():
+    data = clamped(noise_sd=0.2, constraint_sds=(0.3,))
+    assert data.constraint(0).noise_sd == 0.3
+    assert data.objective.noise_sd == 0.2 and data.objective.constraint_sds == ()
+    assert clamped(noise_sd=0.2).constraint(0).noise_sd == 0.0
+
+
+@pytest.mark.parametrize("sds", [(0.1, 0.2), (-0.1,), (np.inf,), (np.nan,)])
+def test_noise_that_is_not_of_each_constraint_or_no_number_is_refused(sds):
+    with pytest.raises(ValueError, match="constraint_sds is .*for each constraint, or none"):
+        clamped(constraint_sds=sds)
