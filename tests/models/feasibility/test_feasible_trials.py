@@ -72,5 +72,5 @@ def test_each_constraint_is_learnt_with_the_noise_of_its_own_and_the_objective_w
 
 @pytest.mark.parametrize("sds", [(0.1, 0.2), (-0.1,), (np.inf,), (np.nan,)])
 def test_noise_that_is_not_of_each_constraint_or_no_number_is_refused(sds):
-    with pytest.raises(ValueError, match="constraint_sds is .*for each constraint, or none"):
+    with pytest.raises(ValueError, match=r"constraint_sds is .*for each constraint, or none"):
         clamped(constraint_sds=sds)
