@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from functools import cache, partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -170,8 +171,8 @@ def _options(words: Sequence[str]) -> argparse.Namespace:
         parser: argparse.ArgumentParser = options.parser
         known = [word for action in parser._actions for word in action.option_strings]
         told, hint = " ".join(map(shown, unknown[:3])), suggestion(unknown[0], known)
-        before = words[words.index(unknown[0]) - 1]
-        if unknown[0].startswith("=") or before.endswith("="):
+        split = any(word.endswith("=") and after == unknown[0] for word, after in pairwise(words))
+        if split or unknown[0].startswith("="):
             hint = " Write NAME=VALUE as one word, without blanks."
         raise InputError(f"unrecognized arguments: {told}.{hint} '{parser.prog} --help' lists what there is.")
     return options
