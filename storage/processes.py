@@ -57,6 +57,12 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
+def kill_group(leader: int) -> None:
+    """Kill a process group whose leader was seen alive; it may have ended since, and then nothing of it is left."""
+    with suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
+
+
 def end_group(leader: int) -> bool:
     """Kill the processes that an ended process group leader has left behind; returns True if any was still running.
 

@@ -3,8 +3,6 @@
 A job's request and its outcome are files in its folder (``flows.jobs.job_folder``).
 """
 
-import os
-import signal
 import socket
 import time
 from dataclasses import dataclass
@@ -14,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from fieldcraft.flows.jobs.dispatcher import Failed, Handle, Job, Lost, Outcome, Place, Running
 from fieldcraft.flows.jobs.job_folder import JobFolder
 from fieldcraft.flows.jobs.remote_jobs import is_heard
-from fieldcraft.storage.processes import boot, end_group, is_alive
+from fieldcraft.storage.processes import boot, end_group, is_alive, kill_group
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -98,7 +96,7 @@ class Local:
         if _is_far(process):
             folder.recall()
         elif _lives(folder, process):
-            os.killpg(process["pid"], signal.SIGKILL)
+            kill_group(process["pid"])
         elif folder.verdict() is None and process["boot"] == boot():
             end_group(process["pid"])
 

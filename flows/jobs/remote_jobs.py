@@ -5,9 +5,7 @@ workers under one path, and its files decide: ``started.json`` makes a key run o
 it, and a result counts whichever worker wrote it. So the scheduler is asked only about jobs that have not begun.
 """
 
-import os
 import secrets
-import signal
 import socket
 import time
 from collections.abc import Callable
@@ -20,7 +18,7 @@ from fieldcraft.flows.errors import FieldcraftError
 from fieldcraft.flows.jobs.dispatcher import CannotTell, Failed, Handle, Job, Lost, Outcome, Place, Running
 from fieldcraft.flows.jobs.job_folder import JobFolder
 from fieldcraft.storage.failpoints import commit_point
-from fieldcraft.storage.processes import boot, end_group, is_alive
+from fieldcraft.storage.processes import boot, end_group, is_alive, kill_group
 
 SILENT_S = 120.0
 """A job of another machine that gave no sign of life for so long is taken for dead; it gives one every two seconds."""
@@ -103,7 +101,7 @@ class RemoteJobs:
         if not _is_here(folder.started):
             folder.recall()
         elif lives(folder):
-            os.killpg(folder.started["pid"], signal.SIGKILL)
+            kill_group(folder.started["pid"])
         else:  # its supervisor was killed before it
             end_group(folder.started["pid"])
         return False

@@ -7,12 +7,10 @@ and takes it at most ``PATIENCE_S``.
 
 import json
 import os
-import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -22,6 +20,7 @@ from fieldcraft.flows.notices.links import page_of
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.text import one_line
 from fieldcraft.storage.ledger import Ledger, LedgerError
+from fieldcraft.storage.processes import kill_group
 from fieldcraft.storage.records import CampaignRecord, Notice, TrialState, digest_of
 from fieldcraft.storage.text import shown
 
@@ -191,8 +190,7 @@ def run_command(words: Sequence[str], message: Mapping[str, Any], seconds: float
 
 def _end(child: "subprocess.Popen[bytes]") -> None:
     if child.poll() is None:
-        with suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
+        kill_group(child.pid)
         child.wait()
 
 
