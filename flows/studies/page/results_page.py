@@ -36,7 +36,7 @@ A regret is the distance from the optimum to the true value, without noise, of t
 is the one that a user would be recommended; in brackets that of the truly best design that was visited. It is a mean
 with its standard error over seeds, in the objective's unit. Under unknown constraints it is the papers' log10 of the
 least sum of positive regret and violation over all designs visited, each divided by its spread; in brackets is the
-regret of the best feasible design.
+regret of the best design that meets the constraints by its results, which may be negative where these are noisy.
 
 A claim holds where the method's mean is below that of every baseline, or equal, on every problem that was measured,
 over the seeds that both have finished; in part where it is below some; by the means alone where no
