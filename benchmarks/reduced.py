@@ -13,7 +13,7 @@ hold and the largest share by which a lower bound exceeds the result; and the CP
 import argparse
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +28,7 @@ from fieldcraft.models.certified.regret import regret_bound
 from fieldcraft.models.maximizers.multistart import Multistart
 from fieldcraft.models.proposers.emulated import Emulated
 from fieldcraft.models.proposers.sobol import Sobol
-from fieldcraft.models.surrogate import BoundedBelow, no_report
+from fieldcraft.models.surrogate import BoundedBelow, Posterior, no_report
 from fieldcraft.models.surrogates.auto import Auto
 from fieldcraft.models.surrogates.reduced_basis import ReducedBasis
 
@@ -42,31 +42,40 @@ SHARE = 0.01
 LATE = 16
 
 
+def search(case: Case, algorithm: Algorithm, seed: int) -> Iterator[tuple[np.ndarray, list[Run], Posterior | None]]:
+    """Designs and runs so far of a search without end, from none on, and the posterior that proposes the next."""
+    space, emulators, runs = case.truth.space, emulators_of(case.emulated, case.truth.space), []
+    X, pending = np.empty((0, space.dimension)), np.empty((0, space.dimension))
+    while True:
+        rng = np.random.default_rng([seed, len(X)])
+        data = case.data(X, runs) if len(X) >= START else None
+        posterior = None if data is None else algorithm.fit(data, rng)
+        yield X, runs, posterior
+        if data is None or posterior is None:
+            x = algorithm.begin(space, len(X), 1, np.random.default_rng([seed, 0]), X, emulators, maximize=False)
+        else:
+            x = algorithm.propose(posterior, data, pending, space, 1, rng).X
+        runs.append(case.run(space.decode(x)[0]))
+        X = np.vstack([X, x])
+
+
 def until_proven(case: Case, algorithm: Algorithm, seed: int, limit: int) -> dict[str, object]:
     """Runs until good enough and until proven so (None beyond the limit), the bounds, and CPU seconds of a bound."""
-    space, emulators = case.truth.space, emulators_of(case.emulated, case.truth.space)
-    X, y, runs = np.empty((0, space.dimension)), np.empty(0), []
     good, proven, bounds, seconds = None, None, [], []
-    while len(y) < limit and (good is None or proven is None):
-        rng = np.random.default_rng([seed, len(y)])
-        if len(y) < START:
-            start = np.random.default_rng([seed, 0])
-            x = algorithm.begin(space, len(y), 1, start, X, emulators, maximize=False)
-        else:
-            data = case.data(X, runs)
-            posterior = algorithm.fit(data, rng)
+    for X, runs, posterior in search(case, algorithm, seed):
+        y = np.array([run.objective for run in runs])
+        good = len(y) if good is None and len(y) and case.good(y) else good
+        if len(y) == limit or (good is not None and proven is not None):
+            return {"runs": good, "proven": proven, "best": float(y.min()), "bounds": bounds, "seconds": max(seconds)}
+        if posterior is not None:
             began = time.process_time()
             minorants = posterior.minorants if isinstance(posterior, BoundedBelow) else None
-            bound = None if minorants is None else regret_bound(minorants, space)
+            bound = None if minorants is None else regret_bound(minorants, case.truth.space)
             seconds.append(time.process_time() - began)
-            bounds.append(None if bound is None else [len(y), bound.lower, bound.regret, bound.nodes])
+            bounds.append(None if bound is None else [len(X), bound.lower, bound.regret, bound.nodes])
             if proven is None and bound is not None and bound.regret <= SHARE * y.min():
                 proven = len(y)
-            x = algorithm.propose(posterior, data, np.empty((0, space.dimension)), space, 1, rng).X
-        runs.append(case.run(space.decode(x)[0]))
-        X, y = np.vstack([X, x]), np.append(y, runs[-1].objective)
-        good = len(y) if good is None and case.good(y) else good
-    return {"runs": good, "proven": proven, "best": float(y.min()), "bounds": bounds, "seconds": max(seconds)}
+    raise AssertionError("a search has no end of its own")
 
 
 def foreseen(case: Case, n: int, seed: int) -> dict[str, float]:
@@ -78,17 +87,7 @@ def foreseen(case: Case, n: int, seed: int) -> dict[str, float]:
 
 def late(case: Case, algorithm: Algorithm, n: int, seed: int) -> dict[str, float]:
     """What the first n results of a search foretell (see ``judged``)."""
-    space, emulators, runs = case.truth.space, emulators_of(case.emulated, case.truth.space), []
-    X = np.empty((0, space.dimension))
-    while len(X) < n:
-        rng = np.random.default_rng([seed, len(X)])
-        if len(X) < START:
-            x = algorithm.begin(space, len(X), 1, np.random.default_rng([seed, 0]), X, emulators, maximize=False)
-        else:
-            data = case.data(X, runs)
-            x = algorithm.propose(algorithm.fit(data, rng), data, np.empty((0, space.dimension)), space, 1, rng).X
-        runs.append(case.run(space.decode(x)[0]))
-        X = np.vstack([X, x])
+    X, runs = next((X, runs) for X, runs, _ in search(case, algorithm, seed) if len(X) == n)
     return judged(case, X, runs, np.random.default_rng(seed))
 
 
@@ -128,10 +127,10 @@ def main() -> None:
         print(
             f"{name:14} within 1% {told[0]:18} proven {told[1]:18} {max(row['seconds'] for row in rows):.2f} s a bound"
         )
-    told = {f"of {n}": [foreseen(case, n, seed) for seed in range(options.seeds)] for n in (5, 8, 12, 20)}
-    told["late"] = [late(case, METHODS["sobol start"], LATE, seed) for seed in range(options.seeds)]
-    found |= told
-    for name, shares in told.items():
+    foretold = {f"of {n}": [foreseen(case, n, seed) for seed in range(options.seeds)] for n in (5, 8, 12, 20)}
+    foretold["late"] = [late(case, METHODS["sobol start"], LATE, seed) for seed in range(options.seeds)]
+    found |= foretold
+    for name, shares in foretold.items():
         held, error, excess = ([share[key] for share in shares] for key in ("held", "median", "excess"))
         print(
             f"{name} results: median error {np.median(error):.3g} J, held {np.round(held, 2)}, excess {max(excess):.1e}"

@@ -1,5 +1,6 @@
 """``fieldcraft.campaign``: begin a campaign from Python, or go on with it."""
 
+import inspect
 from collections.abc import Mapping, Sequence
 from numbers import Real
 from pathlib import Path
@@ -11,6 +12,8 @@ from fieldcraft.flows.files.yaml_data import Page, read_page
 from fieldcraft.flows.notebook.arguments import folder, mapping, names, plain
 from fieldcraft.flows.notebook.open_campaign import OpenCampaign
 from fieldcraft.flows.settings import Settings, settings_from
+from fieldcraft.flows.spec.campaign_file import CampaignSpec
+from fieldcraft.flows.text import suggestion
 from fieldcraft.flows.wiring.campaign_file import campaign_on
 from fieldcraft.flows.wiring.create import created
 from fieldcraft.storage.open_ledger import open_ledger
@@ -51,8 +54,9 @@ def campaign(
         identity.Refused: the current user may not create campaigns.
     """
     settings = settings_from(home=None if home is None else folder("home", home))
-    if british := [word for word in further if word in ("minimise", "maximise")]:
-        raise InputError(f"{name}: unknown key {british[0]!r}. Write {british[0].replace('ise', 'ize')}.")
+    if unknown := [word for word in further if word not in CampaignSpec.model_fields]:
+        known = [*inspect.signature(campaign).parameters, *CampaignSpec.model_fields]
+        raise InputError(f"{name}: unknown key {unknown[0]!r}.{suggestion(unknown[0], known)}")
     if isinstance(name, Path) or str(name).endswith((".yaml", ".yml")):
         _nothing_beside(name, space, minimize, maximize, constraints, budget, further)
         return _begun(read_page(Path(name)), settings)

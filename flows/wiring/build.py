@@ -85,7 +85,6 @@ def _built(spec: CampaignSpec | NamedSpec, settings: Settings, algorithm: bool) 
     problem: Problem = build("problems", spec.problem.model_dump(), settings.plugins, "problem")
     require_outputs(problem)
     faults, space, noise_sd = Faults(), problem.space, 0.0
-    constraint_sds: tuple[float, ...] = ()
     with faults.noted():
         space = _space(spec, problem)
     if isinstance(spec, NamedSpec):
@@ -95,13 +94,13 @@ def _built(spec: CampaignSpec | NamedSpec, settings: Settings, algorithm: bool) 
     with faults.noted():
         require_sense(spec, problem)
     with faults.noted():
-        noise_sd, constraint_sds = _noise_sd(spec, problem), _constraint_sds(spec, problem)
+        noise_sd = _noise_sd(spec, problem)
     with faults.noted():
         simulator = _simulator(spec, settings, dispatcher)
     with faults.noted():
         levels = levels_of(spec, problem, simulator, dispatcher, settings)
     accept = None if algorithm else require_fit
-    campaign = Campaign(spec, settings, problem, simulator, dispatcher, space, noise_sd, levels, accept, constraint_sds)
+    campaign = Campaign(spec, settings, problem, simulator, dispatcher, space, noise_sd, levels, accept)
     if dispatcher.by_people:
         with faults.noted():
             require_columns(problem)
@@ -149,19 +148,3 @@ def _noise_sd(spec: CampaignSpec, problem: Problem) -> float:
             f"state. Give noise.sd in {problem.outputs[0].unit or 'its unit'} instead."
         )
     return spec.noise.of_sd * problem.sd
-
-
-def _constraint_sds(spec: CampaignSpec, problem: Problem) -> tuple[float, ...]:
-    if spec.noise is None or not spec.noise.constraints or spec.noise.of_sd is None:
-        return ()
-    if not [output for output in problem.outputs[1:] if not output.plain] or problem.outputs[0].objective:
-        raise InputError(f"noise.constraints: problem {spec.problem.kind!r} has no constraints. Leave it out.")
-    from fieldcraft.flows.wiring.physics.exact_outputs import spreads
-
-    sds = spreads(problem)
-    if sds is None:
-        raise InputError(
-            f"noise.constraints: {spec.noise.of_sd} of the constraints' standard deviations, and problem "
-            f"{spec.problem.kind!r} does not know its constraints exactly. State the noise of its outputs as their sd."
-        )
-    return tuple(spec.noise.of_sd * sd for sd in sds[1:])

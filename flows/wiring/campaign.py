@@ -10,7 +10,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from fieldcraft.flows.analysis.noise import noisy, noisy_constraints
-from fieldcraft.flows.errors import Faults, FieldcraftError, at
+from fieldcraft.flows.errors import Faults, FieldcraftError, InputError, at
 from fieldcraft.flows.jobs.dispatcher import Place, answering
 from fieldcraft.flows.settings import Settings
 from fieldcraft.flows.spec.campaign_file import CampaignSpec, Component, ConstraintsSpec, Dispatch
@@ -19,6 +19,7 @@ from fieldcraft.flows.spec.registry import build
 from fieldcraft.flows.wiring.environment import outputs_of
 from fieldcraft.flows.wiring.levels.built import BuiltLevel
 from fieldcraft.flows.wiring.named_algorithms import GROUPS
+from fieldcraft.flows.wiring.physics.exact_outputs import spreads
 from fieldcraft.models.capability import require_known
 from fieldcraft.models.data.level_start import nested_start
 from fieldcraft.physics.domain import Domain, same_axes
@@ -68,8 +69,6 @@ class Campaign:
         noise_sd: Standard deviation of the noise that is added to a result, in the objective's unit; 0 where none is.
         levels: Coarser and cheaper levels of the simulator, by number.
         accept: Check of an algorithm that is built when it is first asked for; None where it was checked before.
-        constraint_sds: Standard deviations of the noise that is added to results of the constraints, in their units
-            and order; empty where none is.
     """
 
     spec: CampaignSpec
@@ -81,7 +80,6 @@ class Campaign:
     noise_sd: float
     levels: tuple[BuiltLevel, ...] = ()
     accept: "Callable[[Campaign], None] | None" = None
-    constraint_sds: tuple[float, ...] = ()
 
     def with_spec(self, spec: CampaignSpec) -> "Campaign":
         """Return the campaign with another specification of the same components; none of them is built again."""
@@ -130,12 +128,34 @@ class Campaign:
         """True if results are noisy: the best result may be a lucky one, so a model tells the best design."""
         return noisy(self.data, outputs_of(self.problem), people=self.dispatcher.by_people)
 
+    @cached_property
+    def constraint_sds(self) -> tuple[float, ...]:
+        """Standard deviations of the noise that is added to the constraints, in their units; empty where none is.
+
+        Raises:
+            InputError: noise is asked for, and the problem has no constraints or does not know them exactly.
+        """
+        noise = self.spec.noise
+        if noise is None or not noise.constraints or noise.of_sd is None:
+            return ()
+        if not self.objective.constraints or self.objective.goals:
+            raise InputError(f"noise.constraints: problem {self.spec.problem.kind!r} has no constraints. Leave it out.")
+        found = spreads(self.problem)
+        if found is None:
+            raise InputError(
+                f"noise.constraints: {noise.of_sd} of the constraints' standard deviations, and problem "
+                f"{self.spec.problem.kind!r} does not know its constraints exactly. State the noise of its outputs as "
+                "their sd."
+            )
+        return tuple(noise.of_sd * sd for sd in found[1:])
+
     @property
     def added_sds(self) -> dict[str, float]:
         """Standard deviation of the noise that is added to each output; the objective first, then the constraints."""
-        objective = self.objective
-        constraints = zip(objective.constraints, self.constraint_sds, strict=True) if self.constraint_sds else ()
-        return {objective.output: self.noise_sd, **dict(constraints)} if self.noise_sd else {}
+        if not self.noise_sd:
+            return {}
+        constraints = zip(self.objective.constraints, self.constraint_sds, strict=False)
+        return {self.objective.output: self.noise_sd, **dict(constraints)}
 
     @property
     def noisy_constraints(self) -> bool:

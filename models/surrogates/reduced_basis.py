@@ -126,9 +126,9 @@ def _projected(data: Observations) -> GalerkinPosterior | str:
 def _moments(errors: Array, sizes: Array, y: Array, compliance: bool) -> tuple[float, float]:
     """Mean and standard deviation of an error for each unit of its size, from errors and sizes (n,) that tell it.
 
-    Late in a search most designs lie in the span of the others: their errors are rounding, of either sign. Where none
-    tells, an error is of the size that it has with the stiffness of A_0: R^2 |b|_*^2, where |b|_*^2 is the compliance
-    of a usual design, and in another output R times a usual one.
+    Late in a search most designs lie in the span of the others. Their errors are rounding, of either sign, and do not
+    count. If no design counts, the mean of y is the scale: with the stiffness A_0 the error of a compliance is R^2
+    times the compliance itself.
     """
     telling = sizes >= _TELLING
     ratios = errors[telling] / sizes[telling] if telling.any() else np.array([np.abs(y).mean()])

@@ -15,14 +15,16 @@ if TYPE_CHECKING:
 
 
 def require_noise(campaign: "Campaign") -> None:
-    """Accept a problem that states the noise of an output if no noise is added to the same.
+    """Accept a problem that states the noise of an output if no noise is added to the same, and noise that has a size.
 
     Raises:
-        InputError: the noise of an output is stated by the problem and by the campaign file.
+        InputError: the noise of an output is stated by the problem and by the campaign file, or nothing tells the size
+            of noise that is added to the constraints.
     """
     if campaign.spec.noise is None or campaign.spec.noise.fitted:
         return
-    added = {campaign.problem.outputs[0].name: campaign.noise_sd, **campaign.added_sds}
+    names = (campaign.problem.outputs[0].name, *campaign.objective.constraints)
+    added = dict(zip(names, (campaign.noise_sd, *campaign.constraint_sds), strict=False))
     for output in campaign.problem.outputs:
         if output.sd is not None and output.name in added:
             raise InputError(

@@ -516,7 +516,7 @@ def test_the_card_has_the_state_and_the_trace_and_no_markup_of_a_name(tmp_path):
     [
         ({"budget": 7}, r"campaign 'rod': .*another specification \(budget.trials: 6 -> 7\)"),
         ({"minimize": None}, "give minimize or maximize"),
-        ({"minimize": None, "minimise": "spread"}, r"rod: unknown key 'minimise'\. Write minimize\."),
+        ({"minimize": None, "minimise": "spread"}, r"rod: unknown key 'minimise'\. Did you mean 'minimize'\?"),
         ({"maximize": "spread"}, "name at least one, and each once"),
         ({"space": {"x": (1.0, 0.0)}}, "the lower must be below the upper"),
         ({"space": {"x": 3}}, r"x is 3: give \(low, high\)"),
