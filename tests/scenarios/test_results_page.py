@@ -44,6 +44,17 @@ def test_every_claim_on_growth_names_methods_that_were_measured():
         assert all({*about.methods, *about.baselines} <= measured for measured in sizes.values()), about
 
 
+def test_every_claim_on_changed_classifiers_names_methods_whose_images_were_tried_on_ten_seeds():
+    rows = json.loads(text_of("benchmarks/results/tampering.json"))["rows"]
+    judged = [claim.tampered for paper in CLAIMS.papers for claim in paper.claims if claim.tampered]
+    assert len(judged) == 2
+    for about in judged:
+        spec, _ = read_study(ROOT / "studies" / f"{about.study}.yaml")
+        for name in (*about.methods, *about.baselines):
+            seeds = [row["seed"] for row in rows if (row["study"], row["method"]) == (about.study, name)]
+            assert sorted(seeds) == [*range(1, spec.seeds + 1)], name
+
+
 def test_every_claim_on_targets_names_algorithms_that_were_run_on_every_function():
     cells = json.loads(text_of("benchmarks/results/coco.json"))
     judged = [claim.reached for paper in CLAIMS.papers for claim in paper.claims if claim.reached]

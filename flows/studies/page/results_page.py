@@ -8,18 +8,18 @@ Made in the repository's root of ``studies/claims/papers.yaml``, ``studies/resul
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from fieldcraft.flows.spec.registry import available
+from fieldcraft.flows.studies.page.benchmarked import Measured, benchmarked, table
 from fieldcraft.flows.studies.page.targets import EACH, GROUPS, ahead, algorithms_of, shares
-from fieldcraft.flows.studies.plan.claims import Claim, Claims, Compared, Grown, Paper, Reached, Solvers, read_claims
+from fieldcraft.flows.studies.plan.claims import Claim, Claims, Compared, Paper, read_claims
 from fieldcraft.flows.studies.plan.spec import cells_of, read_study
 from fieldcraft.flows.studies.scoring.standing import behind, standings
-from fieldcraft.flows.studies.scoring.verdicts import accelerations, hours_left, misses_of, rows_of, verdict_of
+from fieldcraft.flows.studies.scoring.verdicts import accelerations, hours_left, rows_of, verdict_of
 from fieldcraft.flows.text import counted
 
 Rows = Sequence[Mapping[str, Any]]
@@ -67,21 +67,6 @@ _LEFT = """What the rest would cost is what the campaigns that ended cost a tria
 problem, or else of the same problem, or algorithm, or any."""
 
 
-@dataclass(frozen=True)
-class Measured:
-    """Results of benchmarks that judge claims.
-
-    Args:
-        solved: Rows of ``certified.json``.
-        growth: Rows of ``growth.json``.
-        cells: Targets reached, of ``coco.json``.
-    """
-
-    solved: Rows
-    growth: Rows
-    cells: Mapping[str, int]
-
-
 def page(root: Path) -> str:
     """The page as Markdown.
 
@@ -96,13 +81,13 @@ def page(root: Path) -> str:
         file.stem: json.loads(file.read_text(encoding="utf-8"))
         for file in sorted((root / "studies" / "results").glob("*.json"))
     }
-    solved, growth, cells = (
+    solved, growth, cells, told = (
         json.loads((root / "benchmarks" / "results" / f"{name}.json").read_text(encoding="utf-8"))
-        for name in ("certified", "growth", "coco")
+        for name in ("certified", "growth", "coco", "tampering")
     )
     blocks = [_HEAD]
     for paper in claims.papers:
-        blocks += _paper(paper, studies, Measured(solved["rows"], growth["rows"], cells))
+        blocks += _paper(paper, studies, Measured(solved["rows"], growth["rows"], cells, told["rows"]))
     blocks += ["## Errata", *_errata(claims)]
     blocks += ["## Against other packages", _AGAINST, *_against(claims, studies)]
     blocks += ["## Trials saved against random search", _QUICKER, *_quicker(studies)]
@@ -126,12 +111,7 @@ def _judged(claim: Claim, studies: Mapping[str, Any], measured: Measured) -> Ite
         return
     if claim.compared is not None:
         yield from _compared(claim.compared, studies.get(claim.compared.study))
-    if claim.solvers is not None:
-        yield _solvers(claim.solvers, measured.solved)
-    if claim.grown is not None:
-        yield from grown(claim.grown, measured.growth)
-    if claim.reached is not None:
-        yield from reached(claim.reached, measured.cells)
+    yield from benchmarked(claim, measured)
     if claim.differs is not None:
         yield f"Measured otherwise: {claim.differs}"
     if claim.because is not None:
@@ -159,7 +139,7 @@ def _compared(about: Compared, study: Mapping[str, Any] | None) -> Iterator[str]
             ]
         )
     if lines:
-        yield _table(["problem", "trials", *about.methods, "best baseline", "not run"], lines)
+        yield table(["problem", "trials", *about.methods, "best baseline", "not run"], lines)
         yield f"From `studies/{about.study}.yaml`."
 
 
@@ -173,55 +153,12 @@ def _figure(row: Mapping[str, Any] | None) -> str:
     return f"{mean}{error}{visited}, {counted(row['n'], 'seed')}"
 
 
-def _solvers(about: Solvers, rows: Rows) -> str:
-    found = {name: misses_of(name, about, rows) for name in (about.method, *about.baselines)}
-    own, given = found[about.method]
-    share = own / given
-    better = sum(misses / count > share for name, (misses, count) in found.items() if name != about.method)
-    verdict = f"- `{about.method}` **misses the optimum less often than {better} of {len(about.baselines)} solvers**"
-    lines = [[name, str(misses), str(count)] for name, (misses, count) in found.items()]
-    return f"{verdict}\n\n{_table(['solver', 'missed', 'of acquisitions'], lines)}\n\nFrom `benchmarks/certified.py`."
-
-
-def grown(about: Grown, rows: Rows) -> Iterator[str]:
-    """Verdicts on time or memory, and their table by the number of trials."""
-    names = (*about.methods, *about.baselines)
-    found = {(row["method"], row["trials"]): row[about.measure] for row in rows}
-    sizes = sorted({n for name, n in found if name in names})
-    last, said = sizes[-1], {"seconds": "CPU time", "megabytes": "memory"}[about.measure]
-    verdicts = []
-    for method in about.methods:
-        less = sum(found[method, last] < found[name, last] for name in about.baselines)
-        verdicts.append(f"- `{method}` **needs less {said} than {less} of {len(about.baselines)} at {last:,} trials**")
-    yield "\n".join(verdicts)
-    unit = {"seconds": "s", "megabytes": "MB"}[about.measure]
-    lines = [[f"{n:,}", *(f"{found[name, n]:.3g} {unit}" for name in names)] for n in sizes]
-    yield _table(["trials", *names], lines)
-    yield "From `benchmarks/growth.py`."
-
-
-def reached(about: Reached, cells: Mapping[str, int]) -> Iterator[str]:
-    """Verdicts on the targets reached, and their table by the number of variables."""
-    names = (*about.methods, *about.baselines)
-    found = {d: {name: shares(cells, name, d) for name in names} for d in about.dimensions}
-    share = {(d, name): told[-1] or 0.0 for d, known in found.items() for name, (told, _) in known.items()}
-    verdicts = []
-    for method in about.methods:
-        first = [d for d in found if all(share[d, method] > share[d, name] for name in about.baselines)]
-        where = f"in {', '.join(map(str, first))} variables" if first else "in no number of variables"
-        verdicts.append(f"- `{method}` **reaches more targets than every baseline {where}**")
-    yield "\n".join(verdicts)
-    lines = [[str(d), *(f"{share[d, name]:.3f}, {known[name][1]}" for name in names)] for d, known in found.items()]
-    yield _table(["variables", *names], lines)
-    yield "Shares of the targets, and campaigns. From `benchmarks/coco.py`."
-
-
 def _errata(claims: Claims) -> Iterator[str]:
     lines = [
         [each.where, each.printed, each.holds, f"`{each.check}`" if each.check else "by reading"]
         for each in claims.errata
     ]
-    yield _table(["where", "printed", "what holds", "check"], lines)
+    yield table(["where", "printed", "what holds", "check"], lines)
 
 
 def _quicker(studies: Mapping[str, Any]) -> Iterator[str]:
@@ -230,7 +167,7 @@ def _quicker(studies: Mapping[str, Any]) -> Iterator[str]:
         for algorithm, found in sorted(accelerations(study).items()):
             factors = [0.0 if each is None else each for each in found.values()]
             lines.append([name, algorithm, str(len(factors)), *map(_factor, _spread(factors))])
-    yield _table(["study", "algorithm", "problems", "median", "least", "greatest"], lines)
+    yield table(["study", "algorithm", "problems", "median", "least", "greatest"], lines)
 
 
 def _against(claims: Claims, studies: Mapping[str, Any]) -> Iterator[str]:
@@ -239,7 +176,7 @@ def _against(claims: Claims, studies: Mapping[str, Any]) -> Iterator[str]:
         [each.rival, str(each.better), str(each.equal), str(each.worse), "-" if each.q is None else f"{each.q:.2g}"]
         for each in standings("auto", rivals, studies)
     ]
-    yield _table(["rival", "`auto` is better", "equal", "worse", "sign test"], lines)
+    yield table(["rival", "`auto` is better", "equal", "worse", "sign test"], lines)
     reasons = {(each.study, each.problem): each.why for each in claims.behind}
     lines = [
         [
@@ -254,7 +191,7 @@ def _against(claims: Claims, studies: Mapping[str, Any]) -> Iterator[str]:
     ]
     yield _BEHIND if lines else _NOWHERE
     if lines:
-        yield _table(["study", "problem", "`auto`", "best", "error of the difference", "why"], lines)
+        yield table(["study", "problem", "`auto`", "best", "error of the difference", "why"], lines)
 
 
 def _mean(regret: float) -> str:
@@ -288,7 +225,7 @@ def _targets(cells: Mapping[str, int]) -> Iterator[str]:
                     _ahead(ahead(cells, "auto", algorithm, dimension)) if algorithm != "auto" else "",
                 ]
             )
-    yield _table(["variables", "algorithm", *GROUPS, "all", "campaigns", "`auto` ahead by"], lines)
+    yield table(["variables", "algorithm", *GROUPS, "all", "campaigns", "`auto` ahead by"], lines)
 
 
 def _ahead(found: tuple[float, float] | None) -> str:
@@ -316,19 +253,14 @@ def _left(root: Path, studies: Mapping[str, Any]) -> Iterator[str]:
             ]
         )
         places += [[spec.name, problem, str(count), _hours([hours])] for problem, (count, hours) in left.items()]
-    yield _table(["study", "campaigns", "finished", "failed", "core-hours spent", "core-hours for the rest"], lines)
+    yield table(["study", "campaigns", "finished", "failed", "core-hours spent", "core-hours for the rest"], lines)
     yield "By problem:"
-    yield _table(["study", "problem", "campaigns not run", "core-hours"], places)
+    yield table(["study", "problem", "campaigns not run", "core-hours"], places)
 
 
 def _hours(hours: Sequence[float | None]) -> str:
     known = [each for each in hours if each is not None]
     return "not known" if len(known) < len(hours) else f"{sum(known):.2f}"
-
-
-def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    rows = [head, ["---"] * len(head), *lines]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def main() -> None:

@@ -69,6 +69,22 @@ class Reached(Part):
     dimensions: tuple[int, ...] = Field(min_length=1)
 
 
+class Tampered(Part):
+    """Rows of ``benchmarks/results/tampering.json`` by which a claim on changed classifiers is judged.
+
+    Attributes:
+        study: Name of the study whose campaigns found the images.
+        methods: Labels of the method's variants, each judged by itself.
+        baselines: Labels of what the paper compares with.
+        images: Number of images by which a classifier is told.
+    """
+
+    study: str
+    methods: tuple[str, ...] = Field(min_length=1)
+    baselines: tuple[str, ...] = Field(min_length=1)
+    images: int = Field(ge=1, le=10)
+
+
 class Claim(Part):
     """A claim of a paper: how it is judged, or what is lacking to judge it.
 
@@ -79,6 +95,7 @@ class Claim(Part):
         solvers: The optima of acquisitions that judge it.
         grown: The time or memory of proposals that judges it.
         reached: The targets reached on COCO's functions that judge it.
+        tampered: The changed classifiers that images tell, which judge it.
         lacks: Why it is not measured, or what that would take.
         differs: In what the measurement is not the paper's.
         because: Why it does not hold, or holds in part only.
@@ -90,15 +107,16 @@ class Claim(Part):
     solvers: Solvers | None = None
     grown: Grown | None = None
     reached: Reached | None = None
+    tampered: Tampered | None = None
     lacks: str | None = None
     differs: str | None = None
     because: str | None = None
 
     @model_validator(mode="after")
     def _judged_in_one_way(self) -> Self:
-        ways = self.compared, self.solvers, self.grown, self.reached, self.lacks
+        ways = self.compared, self.solvers, self.grown, self.reached, self.tampered, self.lacks
         if sum(each is not None for each in ways) != 1:
-            raise ValueError("give exactly one of compared, solvers, grown, reached and lacks")
+            raise ValueError("give exactly one of compared, solvers, grown, reached, tampered and lacks")
         return self
 
 

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from fieldcraft.flows.cli import main
-from fieldcraft.flows.studies.page.results_page import grown, reached
+from fieldcraft.flows.studies.page.benchmarked import grown, reached, tampered
 from fieldcraft.flows.studies.page.targets import TARGETS, ahead, algorithms_of, shares
-from fieldcraft.flows.studies.plan.claims import Claim, Compared, Grown, Reached, Solvers
+from fieldcraft.flows.studies.plan.claims import Claim, Compared, Grown, Reached, Solvers, Tampered
 from fieldcraft.flows.studies.plan.quick import quick
 from fieldcraft.flows.studies.plan.spec import cells_of, study_of
 from fieldcraft.flows.studies.scoring.verdicts import accelerations, hours_left, misses_of, verdict_of
@@ -133,10 +133,36 @@ def test_the_targets_reached_are_judged_in_each_number_of_variables():
     assert "in no number of variables**" in next(reached(about.model_copy(update={"dimensions": (3,)}), found))
 
 
+def test_changed_classifiers_are_judged_by_those_that_the_images_of_each_seed_do_not_tell():
+    def rows(study, method, *shares):
+        return [
+            {"study": study, "method": method, "seed": seed, "images": 10, "rates": [0.0] * 7 + [share] * 3}
+            for seed, share in enumerate(shares, 1)
+        ]
+
+    found = [
+        *rows("s", "m", 0.9, 0.8, 1.0),
+        *rows("s", "behind", 0.1, 0.2, 0.0),
+        *rows("s", "ahead", 1.0, 1.0, 1.0),
+        *rows("another", "m", 0.0, 0.0, 0.0),
+        *rows("", "images of the set", 0.5, 0.5, 0.5),
+    ]
+    about = Tampered(study="s", methods=("m",), baselines=("behind", "ahead"), images=8)
+    verdict, table, source = tampered(about, found)
+    assert verdict.startswith("- `m` **holds in part: better in 1 of 2 comparisons, significantly in 1;")
+    assert table.splitlines()[0] == "| told by | 1 image | 2 images | 5 images | 8 images | 10 images | campaigns |"
+    zeros = " | ".join(["0.0 ± 0.0%"] * 3)
+    assert table.splitlines()[2] == f"| m | {zeros} | 90.0 ± 5.8% | 90.0 ± 5.8% | 3 |"
+    assert [line.split(" | ")[0] for line in table.splitlines()[3:]] == ["| behind", "| ahead", "| images of the set"]
+    assert "benchmarks/tampering.py" in source
+    (early, *_) = tampered(about.model_copy(update={"images": 1}), found)
+    assert "makes no difference" in early
+
+
 def test_a_claim_is_judged_in_one_way():
-    with pytest.raises(ValueError, match="give exactly one of compared, solvers, grown, reached and lacks"):
+    with pytest.raises(ValueError, match="give exactly one of compared, solvers, grown, reached, tampered and lacks"):
         Claim(stated="it wins", where="Table 1")
-    with pytest.raises(ValueError, match="give exactly one of compared, solvers, grown, reached and lacks"):
+    with pytest.raises(ValueError, match="give exactly one of compared, solvers, grown, reached, tampered and lacks"):
         Claim(stated="it wins", where="Table 1", compared=ABOUT, lacks="time")
 
 
