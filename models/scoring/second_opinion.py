@@ -60,7 +60,7 @@ def advised(
                 continue
             X[slot], value[slot] = theirs.X[0], theirs.value[0]
             own = theirs.notes[0] if theirs.notes else {}
-            notes[slot] = {**own, "second_model": _said(best.name, other.name, int(results[slot]))}
+            notes[slot] = {**own, "second_model": _said(best, other.name, int(results[slot]))}
             results[slot] = 0
         if not results.any():
             break
@@ -77,5 +77,6 @@ def repeats(X: Array, posterior: Posterior, data: Observations) -> NDArray[np.in
     return np.where(sure & (near >= OFTEN), near, 0)
 
 
-def _said(best: str, other: str, results: int) -> str:
-    return f"{other} chose this design: {best}, which predicts best, would go back to a place with {results} results"
+def _said(best: Chosen, other: str, results: int) -> str:
+    first = f"{best.name}, {'which has its turn' if best.instead_of else 'which predicts best'},"
+    return f"{other} chose this design: {first} would go back to a place with {results} results"

@@ -46,6 +46,7 @@ class Chosen:
         kept: Its state.
         others: The surrogates of the other candidates that were judged, the best first.
         data: Observations that all of them are fitted to.
+        instead_of: Name of the candidate that predicts better, where this one has its turn; empty where none does.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Chosen:
     kept: Mapping[str, Tensor]
     others: Mapping[str, Surrogate]
     data: Observations
+    instead_of: str = ""
 
     @property
     def of_objective(self) -> Posterior:
@@ -73,9 +75,10 @@ class Chosen:
 
     @property
     def remarks(self) -> Mapping[str, str]:
-        """Remarks of the chosen posterior, ``chosen``, and ``out.NAME`` with the reason for each one that is out."""
+        """Remarks of the chosen posterior, ``chosen``, ``turn``, and ``out.NAME`` with each one's reason to be out."""
         out = {OUT + name: reason for name, reason in self.refused.items()}
-        return {**self.posterior.remarks, "chosen": self.name, **out}
+        turn = {"turn": f"{self.name} learns from the fields and has its turn: {self.instead_of} predicts better"}
+        return {**self.posterior.remarks, "chosen": self.name, **(turn if self.instead_of else {}), **out}
 
     def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (n,) and variance (n,) of the noise-free target at X (n, d)."""
@@ -118,7 +121,7 @@ class Chosen:
                 posterior = surrogate.fit(self.data, np.random.default_rng(0), None, no_report)
             except ValueError:
                 continue
-            yield replace(self, name=name, posterior=posterior)
+            yield replace(self, name=name, posterior=posterior, instead_of="")
 
     def state(self) -> dict[str, Tensor]:
         """The choice, the scores, and the chosen posterior's own state."""
@@ -132,15 +135,17 @@ class Contest:
     Args:
         data: Observations that the candidates are fitted to.
         doubted: Candidates that must beat one that is not doubted by more than ``MARGIN``.
+        turn: Candidates whose turn it is: whatever the scores are, one of them that was judged leads.
         scores: Scores of the candidates judged, in nats.
         refused: Reasons why others were not judged.
-        leader: The best so far (the first among equals), with its posterior.
+        leader: The first in ``ranking`` so far, with its posterior.
         running: The candidate whose fit was interrupted, and its checkpoint.
         surrogates: The candidates' surrogates.
     """
 
     data: Observations
     doubted: frozenset[str] = frozenset()
+    turn: frozenset[str] = frozenset()
     scores: Mapping[str, float] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
     leader: tuple[str, Posterior] | None = None
@@ -154,6 +159,7 @@ class Contest:
         state: Mapping[str, Tensor],
         surrogates: Mapping[str, Surrogate],
         doubted: frozenset[str] = frozenset(),
+        turn: frozenset[str] = frozenset(),
     ) -> "Contest":
         """The contest restored from ``state``.
 
@@ -164,6 +170,7 @@ class Contest:
         contest = cls(
             data,
             doubted,
+            turn,
             {name: float(value) for name, value in part(state, SCORE).items()},
             {name: _text(value) for name, value in part(state, OUT).items()},
             surrogates=surrogates,
@@ -185,15 +192,18 @@ class Contest:
         return self.running[1] if self.running is not None and self.running[0] == name else None
 
     def judged(self, name: str, posterior: Posterior, score: float) -> "Contest":
-        """The contest with one more candidate, which becomes the leader if it is better than the present one."""
+        """The contest with one more candidate, which becomes the leader if it is before the present one."""
         contest = replace(self, scores={**self.scores, name: score}, running=None)
-        leads = self.leader is None or contest._worth(name) > self._worth(self.leader[0])
+        leads = self.leader is None or contest._rank(name) > self._rank(self.leader[0])
         return replace(contest, leader=(name, posterior)) if leads else contest
 
     @property
     def ranking(self) -> list[str]:
-        """The candidates judged, the best first (the first among equals)."""
-        return sorted(self.scores, key=self._worth, reverse=True)
+        """The candidates judged: those whose turn it is, then the others, each the best first (the first of equals)."""
+        return sorted(self.scores, key=self._rank, reverse=True)
+
+    def _rank(self, name: str) -> tuple[bool, float]:
+        return name in self.turn, self._worth(name)
 
     def _worth(self, name: str) -> float:
         return self.scores[name] - (MARGIN if name in self.doubted else 0.0)
@@ -242,7 +252,9 @@ class Contest:
         # An earlier version may have judged candidates that no longer exist.
         others = {other: self.surrogates[other] for other in self.ranking if other in self.surrogates and other != name}
         kept = replace(self, running=None).state()
-        return Chosen(name, posterior, self.scores, self.refused, kept, others, self.data)
+        best = max(self.scores, key=self._worth)
+        better = best if self._worth(best) > self._worth(name) else ""
+        return Chosen(name, posterior, self.scores, self.refused, kept, others, self.data, better)
 
 
 def _bytes(text: str) -> Tensor:

@@ -1,5 +1,6 @@
 """Choice by evidence: several surrogates are fitted, and the one that predicts unseen results best proposes."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -53,6 +54,9 @@ _QUICK = frozenset(_ALWAYS)
 _JUDGED = 512
 # Correlation of a coarser level and the target from which on a model learns from it.
 _ALIKE = 0.5
+_UNSTATED = ("field_pod", "field_ensemble")
+# Steps of the golden ratio fill the unit interval evenly, whatever the batch by which the trials grow.
+_GOLDEN = (math.sqrt(5) - 1) / 2
 _DOUBTED = frozenset(name for name, surrogate in _KNOWN.items() if surrogate.uses_physics)
 
 
@@ -72,6 +76,10 @@ class Auto:
     the wrong equation pass through the trials as easily as any other function, as those of Laplace's do with a dozen
     trials in the plane, no trial contradicts it and it may win.
 
+    Where runs left fields and no equation of them is stated, the better one of field_pod and field_ensemble proposes
+    in about every second iteration, whatever the others' scores: these sum over all results, and do not tell what
+    fields teach of the designs beside the best.
+
     multilevel_gp is out while the cheapest level that it uses is correlated with the target by less than 0.5.
 
     Args:
@@ -79,9 +87,10 @@ class Auto:
             sampled_linear, with results of an earlier campaign warm_gp, with results of
             coarser levels multilevel_gp, with an emulator of the outputs emulated_gp
             (and with the stored fields of its equation emulated_field, and reduced_basis where the problem states its
-            discrete equations), with stored fields of which no equation is stated field_pod, and with an equation for
-            the objective physics_informed/basis and physics_informed/kernel too (both learn from a linear one, basis
-            from one for the objective alone, in few variables).
+            discrete equations), with stored fields of which no equation is stated field_pod and field_ensemble, which
+            take turns, and with an equation for the objective physics_informed/basis and physics_informed/kernel too
+            (both learn from a linear one, basis from one for the objective alone, in few variables). Where names are
+            given none takes turns.
         folds: Refits of a candidate without a closed form, at least 2.
 
     Raises:
@@ -165,7 +174,7 @@ class Auto:
                 refuse_other_data(data, start)
             return self._by_milestone(names, data, rng, report)
         seeds = rng.integers(2**63 - 1, size=(len(names), 2)).tolist()
-        contest = _contest(data) if start is None else Contest.of(data, start, _KNOWN, _DOUBTED)
+        contest = self._contest(data) if start is None else self._restored(data, start)
         for name, (fitting, judging) in zip(names, seeds, strict=True):
             if contest.knows(name):
                 continue
@@ -205,7 +214,19 @@ class Auto:
 
     def restore(self, data: Observations, state: Mapping[str, Tensor]) -> Chosen:
         """The posterior whose state this was (see Surrogate.restore)."""
-        return Contest.of(data, state, _KNOWN, _DOUBTED).chosen()
+        return self._restored(data, state).chosen()
+
+    def _contest(self, data: Observations) -> Contest:
+        return replace(_contest(data), turn=self._turn(data))
+
+    def _restored(self, data: Observations, state: Mapping[str, Tensor]) -> Contest:
+        return Contest.of(data, state, _KNOWN, _DOUBTED, self._turn(data))
+
+    def _turn(self, data: Observations) -> frozenset[str]:
+        """Candidates whose turn it is, a function of the number of trials."""
+        if self.candidates or data.snapshots is None or data.snapshots.predict is not None:
+            return frozenset()
+        return frozenset(_UNSTATED if len(data) * _GOLDEN % 1 < 0.5 else ())
 
     def _names(self, data: Observations) -> tuple[str, ...]:
         if self.candidates:
@@ -215,7 +236,7 @@ class Auto:
         emulated = (*emulated, "emulated_gp") if data.emulators else emulated
         fields: tuple[str, ...] = ()
         if data.snapshots is not None:
-            fields = ("field_pod",) if data.snapshots.predict is None else ("emulated_field",)
+            fields = _UNSTATED if data.snapshots.predict is None else ("emulated_field",)
             if data.snapshots.discrete is not None:
                 fields = (*fields, "reduced_basis")
         return (*_ALWAYS, *emulated, *fields, *(() if data.physics is None else _EQUATION))

@@ -9,6 +9,9 @@ from fieldcraft.physics.space import SearchSpace
 if TYPE_CHECKING:
     from fieldcraft.flows.wiring.campaign import Campaign
 
+_MODES, _FORESEEN = "where a few modes hold them", "where they foresee results that they have not seen"
+_TAUGHT = {"field_ensemble": _FORESEEN, "auto": f"{_MODES}, or {_FORESEEN}"}
+
 
 def no_fields(problem: Problem, space: SearchSpace, *, network: bool = False) -> str | None:
     """Reason why no surrogate learns from the fields of a problem's runs; None if one may.
@@ -68,6 +71,6 @@ def told(campaign: "Campaign") -> str | None:
     if not users and not readers:
         return f"{said}, and they are not used: {part.in_words} learns from results alone. field_pod and auto use them."
     asked = {named.kind for named, _ in learners.values() if named is not None}
-    where = "where they foresee results that they have not seen" if asked == {"field_ensemble"} else ""
-    learnt = [f"{'; '.join(users)}, {where or 'where a few modes hold them'}"] if users else []
+    where = _TAUGHT.get(" ".join(asked), _MODES)
+    learnt = [f"{'; '.join(users)}, {where}"] if users else []
     return f"{said}: {'; '.join([*learnt, *readers])}."

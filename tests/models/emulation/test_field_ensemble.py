@@ -1,5 +1,7 @@
 """Networks from designs to fields: what each member sees and reads, and patterns that no other field has."""
 
+from itertools import groupby
+
 import numpy as np
 import pytest
 import torch
@@ -133,6 +135,32 @@ def test_auto_chooses_it_by_its_predictions_where_it_is_a_candidate():
     found = fit(Auto(candidates=("exact_gp", "field_pod", "field_ensemble")), data())
     assert found.name == "field_ensemble" and found.scores["field_ensemble"] > found.scores["exact_gp"]
     assert "field_pod" not in found.scores and Auto(candidates=("field_ensemble",)).uses_fields
+
+
+def test_auto_lets_fields_propose_in_about_every_second_iteration_whatever_the_batch():
+    designs = RNG.uniform(-1, 1, (400, 2))
+    grown = [data(X=designs[:n]) for n in range(1, 401)]
+    turns = [bool(Auto()._turn(known)) for known in grown]
+    for batch in range(1, 9):
+        taken = turns[4::batch]
+        assert np.mean(taken) == pytest.approx(0.5, abs=0.07), batch
+        assert max(len(list(run)) for _, run in groupby(taken)) <= (2 if batch == 1 else 9), batch
+    assert not any(Auto(candidates=("exact_gp", "field_pod"))._turn(known) for known in grown)
+
+
+def test_auto_says_whose_turn_it_is_and_who_predicts_better():
+    found = {n: fit(Auto(), data(X=X[:n])) for n in (10, 11, 12)}
+    assert [found[n].name for n in found] == ["field_ensemble", "additive_gp", "field_ensemble"]
+    for n in (10, 12):
+        assert found[n].scores["additive_gp"] == max(found[n].scores.values())
+        said = "field_ensemble learns from the fields and has its turn: additive_gp predicts better"
+        assert found[n].remarks["turn"] == said and next(found[n].next_best()).instead_of == ""
+    assert "turn" not in found[11].remarks
+    assert found[11].scores["additive_gp"] == max(found[11].scores.values())
+    known, at = data(X=X[:12]), torch.tensor(Z)
+    restored = Auto().restore(known, found[12].state())
+    assert restored.name == "field_ensemble" and restored.remarks == found[12].remarks
+    assert all(map(torch.equal, restored.mean_var(at), found[12].mean_var(at)))
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,13 @@ def test_the_second_best_proposes_in_place_of_a_repeat_and_the_design_says_so():
     assert found.notes == ({"own": "0", "second_model": said},)
 
 
+def test_a_model_that_only_has_its_turn_is_not_said_to_predict_best():
+    told = replace(chosen(second=Fitted()), instead_of="another")
+    found = advised(batch(PLACE), told, DATA, np.asarray, proposing([[0.7, 0.7]]))
+    said = "second chose this design: best, which has its turn, would go back to a place with 2 results"
+    assert found.notes[0]["second_model"] == said
+
+
 def test_models_that_repeat_or_cannot_be_fitted_are_passed_over():
     models = {"second": Fitted(None), "third": Fitted(), "fourth": Fitted()}
     asked = []

@@ -289,7 +289,11 @@ def test_a_functional_that_takes_designs_one_by_one_alone_is_named(said, tmp_pat
             {"algorithm": {**CAMPAIGN["algorithm"], "surrogate": {"kind": "field_ensemble"}}},
             ": the surrogate field_ensemble learns from them, where they foresee results that they have not seen.",
         ),
-        ({"algorithm": {"kind": "auto"}}, ": the surrogate auto may learn from them, where a few modes hold them."),
+        (
+            {"algorithm": {"kind": "auto"}},
+            ": the surrogate auto may learn from them, where a few modes hold them, or where they foresee results that "
+            "they have not seen.",
+        ),
         (
             {"algorithm": {"kind": "gp_ei"}},
             ", and they are not used: exact_gp x log_ei x multistart learns from results alone. field_pod and auto "
