@@ -54,6 +54,7 @@ _QUICK = frozenset(_ALWAYS)
 _JUDGED = 512
 # Correlation of a coarser level and the target from which on a model learns from it.
 _ALIKE = 0.5
+# Networks take 7 s to train on 100 results, and are left out where there are many.
 _UNSTATED = ("field_pod", "field_ensemble")
 # Steps of the golden ratio fill the unit interval evenly, whatever the batch by which the trials grow.
 _GOLDEN = (math.sqrt(5) - 1) / 2
@@ -78,7 +79,7 @@ class Auto:
 
     Where runs left fields and no equation of them is stated, the better one of field_pod and field_ensemble proposes
     in about every second iteration, whatever the others' scores: these sum over all results, and do not tell what
-    fields teach of the designs beside the best.
+    fields teach of the designs beside the best. Above 50 trials field_ensemble is no candidate.
 
     multilevel_gp is out while the cheapest level that it uses is correlated with the target by less than 0.5.
 
@@ -236,7 +237,8 @@ class Auto:
         emulated = (*emulated, "emulated_gp") if data.emulators else emulated
         fields: tuple[str, ...] = ()
         if data.snapshots is not None:
-            fields = _UNSTATED if data.snapshots.predict is None else ("emulated_field",)
+            unstated = _UNSTATED if len(data) <= EVERY_TRIAL_TO else _UNSTATED[:1]
+            fields = unstated if data.snapshots.predict is None else ("emulated_field",)
             if data.snapshots.discrete is not None:
                 fields = (*fields, "reduced_basis")
         return (*_ALWAYS, *emulated, *fields, *(() if data.physics is None else _EQUATION))

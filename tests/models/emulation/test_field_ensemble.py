@@ -146,6 +146,7 @@ def test_auto_lets_fields_propose_in_about_every_second_iteration_whatever_the_b
         assert np.mean(taken) == pytest.approx(0.5, abs=0.07), batch
         assert max(len(list(run)) for _, run in groupby(taken)) <= (2 if batch == 1 else 9), batch
     assert not any(Auto(candidates=("exact_gp", "field_pod"))._turn(known) for known in grown)
+    assert ["field_ensemble" in Auto()._names(known) for known in grown] == [n <= 50 for n in range(1, 401)]
 
 
 def test_auto_says_whose_turn_it_is_and_who_predicts_better():
