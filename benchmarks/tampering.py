@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fieldcraft.physics.problems.sensitive_samples import IMAGE, SensitiveSamples, held_out, probabilities
+from fieldcraft.physics.problems.digits import IMAGE
+from fieldcraft.physics.problems.sensitive_samples import SensitiveSamples, held_out, probabilities
 from fieldcraft.storage.open_ledger import open_ledger
 
 PROBLEM = "samples"

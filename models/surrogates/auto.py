@@ -175,7 +175,7 @@ class Auto:
                 refuse_other_data(data, start)
             return self._by_milestone(names, data, rng, report)
         seeds = rng.integers(2**63 - 1, size=(len(names), 2)).tolist()
-        contest = self._contest(data) if start is None else self._restored(data, start)
+        contest = _contest(data, self._turn(data)) if start is None else self._restored(data, start)
         for name, (fitting, judging) in zip(names, seeds, strict=True):
             if contest.knows(name):
                 continue
@@ -217,9 +217,6 @@ class Auto:
         """The posterior whose state this was (see Surrogate.restore)."""
         return self._restored(data, state).chosen()
 
-    def _contest(self, data: Observations) -> Contest:
-        return replace(_contest(data), turn=self._turn(data))
-
     def _restored(self, data: Observations, state: Mapping[str, Tensor]) -> Contest:
         return Contest.of(data, state, _KNOWN, _DOUBTED, self._turn(data))
 
@@ -259,9 +256,9 @@ def judged(trials: ByDigest, names: tuple[str, ...], folds: int) -> Contest:
     return replace(contest, leader=None)
 
 
-def _contest(data: Observations) -> Contest:
+def _contest(data: Observations, turn: frozenset[str] = frozenset()) -> Contest:
     """A contest that nobody has taken part in."""
-    return Contest(data, _DOUBTED, surrogates=_KNOWN)
+    return Contest(data, _DOUBTED, turn, surrogates=_KNOWN)
 
 
 def _refuse_unlike(posterior: Posterior) -> None:

@@ -12,7 +12,8 @@ from fieldcraft.physics.space import Design, Image, SearchSpace
 
 Array = NDArray[np.float64]
 
-_IMAGE = Image("image", (8, 8), 0.0, 16.0)
+IMAGE = Image("image", (8, 8), 0.0, 16.0)
+"""The design: 64 pixels, as in the bundled set."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Digits(Problem):
     @property
     def space(self) -> SearchSpace:
         """The image, 8 x 8 pixels from 0 to 16."""
-        return SearchSpace((_IMAGE,))
+        return SearchSpace((IMAGE,))
 
     @property
     def outputs(self) -> tuple[Output, ...]:
@@ -58,7 +59,7 @@ class Digits(Problem):
 
     def likeness(self, images: Array) -> Array:
         """Likeness of the images (n, 8, 8), shape (n,)."""
-        shapes = np.asarray(images, dtype=np.float64).reshape(-1, _IMAGE.width)
+        shapes = np.asarray(images, dtype=np.float64).reshape(-1, IMAGE.width)
         shapes = shapes - shapes.mean(axis=1, keepdims=True)
         wanted = self.mean.reshape(-1) - self.mean.mean()
         sizes = np.linalg.norm(shapes, axis=1) * np.linalg.norm(wanted)
@@ -66,14 +67,14 @@ class Digits(Problem):
 
     def function(self, design: Design) -> Mapping[str, float]:
         """The outputs of a design, for the simulator ``function``."""
-        return {"likeness": float(self.likeness(_IMAGE.pixels(design["image"])[None])[0])}
+        return {"likeness": float(self.likeness(IMAGE.pixels(design["image"])[None])[0])}
 
     def optimum(self, sense: Sense) -> Optimum:
         """The mean image, stretched to the whole range of a pixel, or its negative."""
         brightness = (self.mean - self.mean.min()) / np.ptp(self.mean)
         if sense == "minimize":
-            return Optimum({"image": _IMAGE.text(_IMAGE.high * (1 - brightness))}, -1.0)
-        return Optimum({"image": _IMAGE.text(_IMAGE.high * brightness)}, 1.0)
+            return Optimum({"image": IMAGE.text(IMAGE.high * (1 - brightness))}, -1.0)
+        return Optimum({"image": IMAGE.text(IMAGE.high * brightness)}, 1.0)
 
 
 @lru_cache

@@ -8,13 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fieldcraft.physics.problem import Optimum, Output, Problem, Sense
-from fieldcraft.physics.problems.digits import Digits
-from fieldcraft.physics.space import Design, Image, SearchSpace
+from fieldcraft.physics.problems.digits import IMAGE, Digits
+from fieldcraft.physics.space import Design, SearchSpace
 
 Array = NDArray[np.float64]
 
-IMAGE = Image("image", (8, 8), 0.0, 16.0)
-"""The design: 64 pixels."""
 _LEAST_LIKENESS = 0.6
 # The best of 3,000 ascents from uniform images, and of 400 from disturbed digits, to three decimals of a pixel.
 _BEST = """

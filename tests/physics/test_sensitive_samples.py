@@ -5,7 +5,8 @@ import pytest
 from scipy.optimize import minimize
 from sklearn.datasets import load_digits
 
-from fieldcraft.physics.problems.sensitive_samples import IMAGE, SensitiveSamples, held_out, probabilities
+from fieldcraft.physics.problems.digits import IMAGE
+from fieldcraft.physics.problems.sensitive_samples import SensitiveSamples, held_out, probabilities
 
 FREE, REALISTIC = SensitiveSamples(), SensitiveSamples(realistic=True)
 BUNDLE = load_digits()
