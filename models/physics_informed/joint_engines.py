@@ -1,5 +1,6 @@
 """Engines that condition a Gaussian process on results and on a linear equation's rows together."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from fieldcraft.models.numerics.digests import stamped
 from fieldcraft.models.numerics.length_scales import EQUATION
 from fieldcraft.models.numerics.memory import refuse_memory
 from fieldcraft.models.numerics.randomness import torch_generator
-from fieldcraft.models.observations import Observations, Physics, Scaling
+from fieldcraft.models.observations import Array, Observations, Physics, Scaling
 from fieldcraft.models.physics_informed.engines import fact_rows
 from fieldcraft.models.physics_informed.functionals import JointRows, joint_rows
 from fieldcraft.models.physics_informed.joint_evidence import Belief, choose_hyper
@@ -42,7 +43,7 @@ class JointModel:
     Args:
         rows: Equations and results.
         covariances: kappa of each field.
-        belief: Prior of the hyper-parameters.
+        beliefs: Priors of the hyper-parameters.
         scaling: Map between targets and results.
         remarks: Notes on how it was made.
         kept: Tensors the engine needs to build this again.
@@ -50,7 +51,7 @@ class JointModel:
 
     rows: JointRows
     covariances: tuple[Covariance, ...]
-    belief: Belief
+    beliefs: tuple[Belief, ...]
     scaling: Scaling
     remarks: Mapping[str, str]
     kept: Mapping[str, Tensor]
@@ -61,7 +62,7 @@ class JointModel:
         Raises:
             ValueError: none gives a covariance that is positive definite to rounding.
         """
-        hyper, evidence = choose_hyper(self.covariances, self.rows, self.belief, noise_variance)
+        hyper, evidence = choose_hyper(self.covariances, self.rows, self.beliefs, noise_variance)
         metrics = {"log_evidence": evidence, **_named(hyper)}
         metrics |= information(JointProcess(self.covariances, hyper), self.rows)
         state = {f"hyper.{name}": getattr(hyper, name) for name in _HYPER}
@@ -106,13 +107,29 @@ def _named(hyper: Hyper) -> dict[str, float]:
     return {**named, "output_sd": float(hyper.sds[0].exp()), "noise_sd": noise_sd, "slack_sd": slack_sd}
 
 
+def _rough(points: Array) -> tuple[Belief, ...]:
+    """Belief in an objective as rough as the points (r, d) show in one variable; none in more variables.
+
+    Half the box's width is a poor guess of the length scale of such a solution. It is sought from four times the
+    spacing of the points, with auxiliary fields from half the width, and from rows that hardly differ. Noisy results
+    of a smooth solution seldom make it 20 times as likely.
+    """
+    finest = math.log(len(points) / 8)
+    if points.shape[1] > 1 or finest < 1:
+        return ()
+    half = finest / 2
+    starts, limits = ((half, -half),), (-3.0, finest + 1.0)
+    return (Belief(scales=(half, half), starts=starts, slacks=(-14.0,), limits=limits, odds=-math.log(20)),)
+
+
 @dataclass(frozen=True)
 class Kernel:
     """An ordinary covariance with the operator applied on both sides (methods, section 3, `engine: kernel`).
 
     One length scale a coordinate, the output scale, the noise if it is not known and the equation's slack are
-    chosen by marginal likelihood; each auxiliary field of a system has its own. Of more than three variables the mean
-    is an unknown constant.
+    chosen by marginal likelihood; each auxiliary field of a system has its own. In one variable the length scale may
+    be far below the box's width, down to what the points show. Of more than three variables the mean is an unknown
+    constant.
 
     Args:
         kernel: "rbf" (smooth functions) or "matern52" (twice differentiable ones); None for matern52 where the
@@ -168,7 +185,8 @@ class Kernel:
         many = data.X.shape[1] > _FEW
         kernel = self.kernel or ("matern52" if physics.masked else "rbf")
         covariances = (Stationary(kernel, _LEVEL if many else 0.0),) * len(rows.fields)
-        return JointModel(rows, covariances, _OF_MANY if many else _BELIEF, data.scaling, {}, stamped(data))
+        beliefs = (_OF_MANY,) if many else (_BELIEF, *_rough(physics.points))
+        return JointModel(rows, covariances, beliefs, data.scaling, {}, stamped(data))
 
 
 @dataclass(frozen=True)
@@ -240,7 +258,7 @@ class NTK:
         covariances = tuple(Tangent(network, row) for row in theta)
         rows = joint_rows(data, physics, found)
         kept = {**stamped(data), "theta": theta}
-        return JointModel(rows, covariances, _BELIEF, data.scaling, remarks, kept)
+        return JointModel(rows, covariances, (_BELIEF,), data.scaling, remarks, kept)
 
 
 def _at_first_weights(network: Network, theta: Tensor, scaling: Scaling, physics: Physics) -> tuple[LinearRow, ...]:

@@ -9,8 +9,9 @@ or more slack then make them what is expected.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -23,9 +24,11 @@ from fieldcraft.models.physics_informed.joint_process import Covariance, Hyper, 
 from fieldcraft.models.physics_informed.operator_kernels import Stationary
 from fieldcraft.models.physics_informed.pair_evidence import PairEvidence
 
+if TYPE_CHECKING:
+    from scipy.optimize import OptimizeResult
+
 # Of a target's variance: below it a covariance of close points has no factor in float64.
 LEAST_NOISE = 1e-6
-_SCALES = (-3.0, 3.0)
 _SDS = (-3.0, 4.0)
 _NOISE = (math.log(LEAST_NOISE), 0.0)
 _SLACK = (-16.0, 5.0)
@@ -44,16 +47,20 @@ class Belief:
         sds: Of an output scale.
         noise: Of a result's noise variance, if it is not known.
         slack: Of an equation's.
-        starts: Added to the mean of ``scales`` for each start of the search.
+        starts: Added to the mean of ``scales`` for each start of the search: of the objective, and of auxiliary fields.
         slacks: Of an equation's row, in a start of its own each.
+        limits: Least and greatest logarithm of an input scale.
+        odds: Logarithm of this belief's odds.
     """
 
     scales: tuple[float, float]
     sds: tuple[float, float] = (1.0, 1.0)
     noise: tuple[float, float] = (-6.0, 3.0)
     slack: tuple[float, float] = (-10.0, 3.0)
-    starts: tuple[float, ...] = (0.0, 0.7)
+    starts: tuple[tuple[float, float], ...] = ((0.0, 0.0), (0.7, 0.7))
     slacks: tuple[float, ...] = (-10.0,)
+    limits: tuple[float, float] = (-3.0, 3.0)
+    odds: float = 0.0
 
     def log_density(self, hyper: Hyper) -> Tensor:
         """Log density up to a constant, shape ()."""
@@ -82,36 +89,48 @@ def log_evidence(process: JointProcess, rows: JointRows) -> Tensor:
 
 
 def choose_hyper(
-    covariances: tuple[Covariance, ...], rows: JointRows, belief: Belief, noise_variance: float | None
+    covariances: tuple[Covariance, ...], rows: JointRows, beliefs: Sequence[Belief], noise_variance: float | None
 ) -> tuple[Hyper, float]:
-    """The likeliest hyper-parameters under ``belief``, by L-BFGS-B from its starts, and the log evidence there.
+    """The likeliest hyper-parameters, by L-BFGS-B from the starts of each belief, and the log evidence there.
+
+    Beliefs differ in the input scales. The one under which the log posterior is higher counts.
 
     Args:
         covariances: kappa of each field.
         rows: Equations and results.
-        belief: Prior of the hyper-parameters.
+        beliefs: Priors of the hyper-parameters.
         noise_variance: Variance of a result, in squared target units, if it is known; None to fit it.
 
     Raises:
         ValueError: no start has a covariance that is positive definite to rounding.
     """
+    found = [(belief, _likeliest(covariances, rows, belief, noise_variance)) for belief in beliefs]
+    scales = len(rows.fields) * rows.fields[0].points.shape[1]
+    belief, best = min(found, key=lambda each: float(each[1].fun) + scales * math.log(each[0].scales[1]) - each[0].odds)
+    hyper = Hyper.of(torch.from_numpy(best.x), len(rows.fields))
+    if best.fun >= _REFUSED:  # the process itself says what is wrong
+        return hyper, float(log_evidence(JointProcess(covariances, hyper), rows))
+    return hyper, -float(best.fun) - float(belief.log_density(hyper))
+
+
+def _likeliest(
+    covariances: tuple[Covariance, ...], rows: JointRows, belief: Belief, noise_variance: float | None
+) -> "OptimizeResult":
+    """The end of the best search under one belief."""
     fields, d = len(rows.fields), rows.fields[0].points.shape[1]
     known = None if noise_variance is None else math.log(max(noise_variance, LEAST_NOISE))
     noise, noise_bounds = (belief.noise[0], _NOISE) if known is None else (known, (known, known))
-    bounds = [_SCALES] * (fields * d) + [_SDS] * fields + [noise_bounds, _SLACK]
+    bounds = [belief.limits] * (fields * d) + [_SDS] * fields + [noise_bounds, _SLACK]
+    middle, others = belief.scales[0], (fields - 1) * d
     starts = [
-        np.array([belief.scales[0] + shift] * (fields * d) + [belief.sds[0]] * fields + [noise, slack])
-        for shift in belief.starts
+        np.array([middle + own] * d + [middle + other] * others + [belief.sds[0]] * fields + [noise, slack])
+        for own, other in belief.starts
         for slack in belief.slacks
     ]
     loss = _closed(covariances, rows, belief) or _loss(covariances, rows, belief)
     options = {"maxiter": _ITERATIONS, "ftol": 1e-7}
     found = [minimize(loss, s, jac=True, method="L-BFGS-B", bounds=bounds, options=options) for s in starts]
-    best = min(found, key=lambda result: float(result.fun))
-    hyper = Hyper.of(torch.from_numpy(best.x), fields)
-    if best.fun >= _REFUSED:  # the process itself says what is wrong
-        return hyper, float(log_evidence(JointProcess(covariances, hyper), rows))
-    return hyper, -float(best.fun) - float(belief.log_density(hyper))
+    return min(found, key=lambda result: float(result.fun))
 
 
 def _closed(

@@ -157,8 +157,8 @@ def test_a_closed_form_is_used_in_few_variables_or_without_mixed_derivatives(equ
 @pytest.mark.parametrize(("equation", "d"), [(equation, d) for equation, d, _ in EQUATIONS_OF_D])
 def test_hyper_parameters_found_are_stationary(equation, d):
     rows = told(equation(d), d)
-    belief = Belief(scales=(0.0, 1.0), starts=(0.0,))
-    found, evidence = choose_hyper((Stationary("rbf"),), rows, belief, 1e-4)
+    belief = Belief(scales=(0.0, 1.0), starts=((0.0, 0.0),))
+    found, evidence = choose_hyper((Stationary("rbf"),), rows, (belief,), 1e-4)
     at = torch.cat([found.scales.ravel(), found.sds, found.noise[None], found.slack[None]]).numpy()
     value, by = automatic(Stationary("rbf"), rows, at)
     prior = belief.slope(found)

@@ -202,7 +202,7 @@ def test_the_evidence_has_the_gradient_of_a_difference_quotient(covariance):
 def test_the_chosen_hyper_parameters_are_no_worse_than_their_neighbours():
     rows, belief = rows_of(observed()), Belief(scales=(0.0, 0.5))
     covariances = (Stationary("rbf"),)
-    chosen, evidence = choose_hyper(covariances, rows, belief, 0.01)
+    chosen, evidence = choose_hyper(covariances, rows, (belief,), 0.01)
     assert float(chosen.noise) == pytest.approx(np.log(0.01))
     best = evidence + float(belief.log_density(chosen))
     flat = torch.cat([chosen.scales[0], chosen.sds, chosen.noise[None], chosen.slack[None]])
