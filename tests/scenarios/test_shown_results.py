@@ -48,12 +48,12 @@ def test_what_is_said_of_the_stored_studies_is_what_they_hold():
     data = results("studies/results/constrained")
     assert all(cell["state"] == "finished" for cell in data["cells"])
     hours = data["cpu_seconds"] / 3600
-    assert f"{len(data['cells'])} campaigns, five seeds, in {hours:.2f} core-hours" in docs
+    assert f"{len(data['cells'])} campaigns, ten seeds, in {hours:.2f} core-hours" in docs
     means = {name: f"{rank['mean']:.3g}" for name, rank in data["ranks"].items()}
-    expected = {"auto": "2.17", "neural_cbo": "2.17", "cei": "3.5", "optuna_gp": "3.5", "botorch_log_ei": "3.67"}
+    expected = {"neural_cbo": "1.83", "auto": "2.5", "cei": "2.83", "optuna_gp": "3.67", "botorch_log_ei": "4.17"}
     assert means == {**expected, "random": "6"}
-    assert "`auto` and `neural_cbo` 2.17, `cei` and Optuna's GPSampler 3.5, BoTorch's LogEI 3.67, random 6" in docs
-    assert "(2.2; `cei` and Optuna 3.5, BoTorch 3.7;" in examples
+    assert "`neural_cbo` 1.83, `auto` 2.5, `cei` 2.83, Optuna's GPSampler 3.67, BoTorch's LogEI 4.17, random 6" in docs
+    assert "(1.8; `auto` 2.5, `cei` 2.8, Optuna 3.7, BoTorch 4.2;" in examples
     data = results("studies/results/certified")
     assert f"All {len(data['cells'])} cells, ten seeds, in {data['cpu_seconds'] / 3600:.2f} core-hours" in docs
 
