@@ -11,6 +11,7 @@ or more slack then make them what is expected.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -68,6 +69,10 @@ class Belief:
         terms = [((value - mean) / sd).square().sum() for value, mean, sd in parts]
         return -0.5 * torch.stack(terms).sum()
 
+    def constant(self, scales: int) -> float:
+        """Log odds, and the constant of ``log_density`` that beliefs do not share, for so many input scales."""
+        return self.odds - scales * math.log(self.scales[1])
+
     def slope(self, hyper: Hyper) -> Hyper:
         """Derivative of ``log_density`` by each logarithm."""
         parts = {name: (getattr(hyper, name), *getattr(self, name)) for name in _PARTS}
@@ -93,7 +98,7 @@ def choose_hyper(
 ) -> tuple[Hyper, float]:
     """The likeliest hyper-parameters, by L-BFGS-B from the starts of each belief, and the log evidence there.
 
-    Beliefs differ in the input scales. The one under which the log posterior is higher counts.
+    The belief under which the log posterior is higher counts. Their priors differ in the input scales alone.
 
     Args:
         covariances: kappa of each field.
@@ -104,9 +109,10 @@ def choose_hyper(
     Raises:
         ValueError: no start has a covariance that is positive definite to rounding.
     """
-    found = [(belief, _likeliest(covariances, rows, belief, noise_variance)) for belief in beliefs]
+    loss = _closed(covariances, rows) or partial(_loss, covariances, rows)
+    found = [(belief, _likeliest(partial(loss, belief), rows, belief, noise_variance)) for belief in beliefs]
     scales = len(rows.fields) * rows.fields[0].points.shape[1]
-    belief, best = min(found, key=lambda each: float(each[1].fun) + scales * math.log(each[0].scales[1]) - each[0].odds)
+    belief, best = min(found, key=lambda each: float(each[1].fun) - each[0].constant(scales))
     hyper = Hyper.of(torch.from_numpy(best.x), len(rows.fields))
     if best.fun >= _REFUSED:  # the process itself says what is wrong
         return hyper, float(log_evidence(JointProcess(covariances, hyper), rows))
@@ -114,7 +120,7 @@ def choose_hyper(
 
 
 def _likeliest(
-    covariances: tuple[Covariance, ...], rows: JointRows, belief: Belief, noise_variance: float | None
+    loss: Callable[[Array], tuple[float, Array]], rows: JointRows, belief: Belief, noise_variance: float | None
 ) -> "OptimizeResult":
     """The end of the best search under one belief."""
     fields, d = len(rows.fields), rows.fields[0].points.shape[1]
@@ -127,22 +133,21 @@ def _likeliest(
         for own, other in belief.starts
         for slack in belief.slacks
     ]
-    loss = _closed(covariances, rows, belief) or _loss(covariances, rows, belief)
     options = {"maxiter": _ITERATIONS, "ftol": 1e-7}
     found = [minimize(loss, s, jac=True, method="L-BFGS-B", bounds=bounds, options=options) for s in starts]
     return min(found, key=lambda result: float(result.fun))
 
 
 def _closed(
-    covariances: tuple[Covariance, ...], rows: JointRows, belief: Belief
-) -> Callable[[Array], tuple[float, Array]] | None:
+    covariances: tuple[Covariance, ...], rows: JointRows
+) -> Callable[[Belief, Array], tuple[float, Array]] | None:
     """The same function as ``_loss`` with gradients in closed form, where there is one."""
     stationary = [each for each in covariances if isinstance(each, Stationary)]
     if len(stationary) < len(covariances) or not PairEvidence.suits(rows):
         return None
     evidence = PairEvidence.of(tuple(stationary), rows)
 
-    def loss(flat: Array) -> tuple[float, Array]:
+    def loss(belief: Belief, flat: Array) -> tuple[float, Array]:
         hyper = Hyper.of(torch.from_numpy(flat), len(rows.fields))
         try:
             value, slope = evidence(hyper)
@@ -155,17 +160,13 @@ def _closed(
     return loss
 
 
-def _loss(
-    covariances: tuple[Covariance, ...], rows: JointRows, belief: Belief
-) -> Callable[[Array], tuple[float, Array]]:
-    def loss(flat: Array) -> tuple[float, Array]:
-        x = torch.tensor(flat, requires_grad=True)
-        hyper = Hyper.of(x, len(rows.fields))
-        try:
-            total = -log_evidence(JointProcess(covariances, hyper), rows) - belief.log_density(hyper)
-        except ValueError:
-            return _REFUSED, np.zeros_like(flat)
-        (slope,) = torch.autograd.grad(total, x)
-        return total.item(), slope.numpy()
-
-    return loss
+def _loss(covariances: tuple[Covariance, ...], rows: JointRows, belief: Belief, flat: Array) -> tuple[float, Array]:
+    """Minus the log posterior at a vector of all logarithms, and its gradient; a great number where it has none."""
+    x = torch.tensor(flat, requires_grad=True)
+    hyper = Hyper.of(x, len(rows.fields))
+    try:
+        total = -log_evidence(JointProcess(covariances, hyper), rows) - belief.log_density(hyper)
+    except ValueError:
+        return _REFUSED, np.zeros_like(flat)
+    (slope,) = torch.autograd.grad(total, x)
+    return total.item(), slope.numpy()
