@@ -3,8 +3,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 EXTRAS := $(VENV)/.extras
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-compile -q -c constraints.txt
 
-# Bytecode is kept, whatever the environment says: tests begin hundreds of interpreters.
+# Bytecode is kept, whatever the environment says: tests begin hundreds of interpreters. What nothing imports needs none.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test quick shown docs guards browser gpu chaos check clean
@@ -29,7 +30,7 @@ guards: $(READY)
 
 browser: $(READY)
 	@command -v /usr/bin/chromium > /dev/null || { echo "no /usr/bin/chromium: apt-get install chromium"; exit 1; }
-	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[test,browser]'
+	$(INSTALL) -e '.[test,browser]'
 	$(BIN)/python -m pytest tests/browser
 
 gpu: $(READY)
@@ -47,12 +48,12 @@ check: $(READY)
 $(READY): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV), once: some minutes and 3 GB. pip prints nothing meanwhile."
 	python3 -m venv $(VENV)
-	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[test]'
+	$(INSTALL) -e '.[test]'
 	$(BIN)/python -m fieldcraft.flows.machinery.prepare
 	touch $(READY)
 
 $(EXTRAS): $(READY)
-	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[test,rivals,scip]'
+	$(INSTALL) -e '.[test,rivals,scip]'
 	touch $(EXTRAS)
 
 clean:
