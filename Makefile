@@ -46,7 +46,7 @@ check: $(READY)
 	$(BIN)/mypy
 
 $(READY): pyproject.toml constraints.txt
-	@echo "Setting up $(VENV), once: some minutes and 3 GB. pip prints nothing meanwhile."
+	@echo "Setting up $(VENV), once: some minutes and 2.3 GB. pip prints nothing meanwhile."
 	python3 -m venv $(VENV)
 	$(INSTALL) -e '.[test]'
 	$(BIN)/python -m fieldcraft.flows.machinery.prepare
