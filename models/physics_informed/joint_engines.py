@@ -29,9 +29,8 @@ from fieldcraft.models.surrogate import Report
 _HYPER = ("scales", "sds", "noise", "slack")
 _BELIEF = Belief(scales=EQUATION)
 # Variables beyond which a process returns to its mean between the results, so that this has to be learnt: its variance,
-# in those of the process. The equation may then say too little, or too much, from the start.
+# in those of the process.
 _FEW, _LEVEL = 3, 10.0
-_OF_MANY = Belief(scales=EQUATION, slacks=(-10.0, 2.0))
 # Matrices of the size of a field's covariance that are alive at once: a gradient keeps its intermediates.
 _COPIES = 60
 
@@ -95,7 +94,8 @@ def _doubted(hyper: Hyper) -> dict[str, str]:
         return {}
     return {
         "equation": f"counts for little beside the results: its rows are doubted by {slack_sd:.2g} of their standard "
-        "deviations; check its coefficients, and the sign and unit of its right-hand side"
+        "deviations; check its coefficients, and the sign and unit of its right-hand side; or it may vary too much for "
+        "its points to show it"
     }
 
 
@@ -122,6 +122,24 @@ def _rough(points: Array) -> tuple[Belief, ...]:
     return (Belief(scales=(half, half), starts=starts, slacks=(-14.0,), limits=limits, odds=-math.log(20)),)
 
 
+def _in_many(d: int) -> tuple[Belief, ...]:
+    """Beliefs in more than three variables d, which compete: in length scales, and in the equation.
+
+    Distances grow as the root of d, and most solutions' length scales with them; those of others stay half the box's
+    width. And of an equation that varies from each point to the next, the points tell little: its rows are doubted
+    from the start, with odds of 150 to 1 against it, since few results make it likely by chance; nor may these then
+    move one length scale far from the others.
+    """
+    middle, sd = EQUATION
+    means, one = (middle, middle - 0.5 * math.log(d / _FEW)), ((0.0, 0.0),)
+    exact = [Belief(scales=(mean, sd), starts=one) for mean in means]
+    doubted = [
+        Belief(scales=(mean, sd / 2), starts=one, slack=(4.0, 2.0), slacks=(4.0,), odds=-math.log(150))
+        for mean in means
+    ]
+    return (*exact, *doubted)
+
+
 @dataclass(frozen=True)
 class Kernel:
     """An ordinary covariance with the operator applied on both sides (methods, section 3, `engine: kernel`).
@@ -129,7 +147,7 @@ class Kernel:
     One length scale a coordinate, the output scale, the noise if it is not known and the equation's slack are
     chosen by marginal likelihood; each auxiliary field of a system has its own. In one variable the length scale may
     be far below the box's width, down to what the points show. Of more than three variables the mean is an unknown
-    constant.
+    constant, length scales may have grown with the root of their number, and the equation may tell little.
 
     Args:
         kernel: "rbf" (smooth functions) or "matern52" (twice differentiable ones); None for matern52 where the
@@ -182,10 +200,10 @@ class Kernel:
     def _model(self, data: Observations, physics: Physics) -> JointModel:
         self.refuse(physics)
         rows = joint_rows(data, physics, linear_rows(physics, data.scaling, physics.points))
-        many = data.X.shape[1] > _FEW
+        d = data.X.shape[1]
         kernel = self.kernel or ("matern52" if physics.masked else "rbf")
-        covariances = (Stationary(kernel, _LEVEL if many else 0.0),) * len(rows.fields)
-        beliefs = (_OF_MANY,) if many else (_BELIEF, *_rough(physics.points))
+        covariances = (Stationary(kernel, _LEVEL if d > _FEW else 0.0),) * len(rows.fields)
+        beliefs = _in_many(d) if d > _FEW else (_BELIEF, *_rough(physics.points))
         return JointModel(rows, covariances, beliefs, data.scaling, {}, stamped(data))
 
 
