@@ -71,7 +71,7 @@ class Belief:
         return -0.5 * torch.stack(terms).sum()
 
     def constant(self, scales: int) -> float:
-        """Log odds, less what a wider prior of so many input scales costs; a narrower one is not the likelier for it."""
+        """Log odds, less what a wider prior of so many input scales costs; a narrower one gains nothing by it."""
         return self.odds - scales * math.log(max(self.scales[1], EQUATION[1]))
 
     def slope(self, hyper: Hyper) -> Hyper:
