@@ -94,8 +94,7 @@ def _doubted(hyper: Hyper) -> dict[str, str]:
         return {}
     return {
         "equation": f"counts for little beside the results: its rows are doubted by {slack_sd:.2g} of their standard "
-        "deviations; check its coefficients, and the sign and unit of its right-hand side; or it may vary too much for "
-        "its points to show it"
+        "deviations; check its coefficients, and the sign and unit of its right-hand side"
     }
 
 
@@ -123,21 +122,14 @@ def _rough(points: Array) -> tuple[Belief, ...]:
 
 
 def _in_many(d: int) -> tuple[Belief, ...]:
-    """Beliefs in more than three variables d, which compete: in length scales, and in the equation.
+    """Beliefs in more than three variables d: length scales about half the box's width, or grown as distances do.
 
-    Distances grow as the root of d, and most solutions' length scales with them; those of others stay half the box's
-    width. And of an equation that varies from each point to the next, the points tell little: its rows are doubted
-    from the start, with odds of 150 to 1 against it, since few results make it likely by chance; nor may these then
-    move one length scale far from the others.
+    The equation may there say too little, or too much, from the start.
     """
     middle, sd = EQUATION
-    means, one = (middle, middle - 0.5 * math.log(d / _FEW)), ((0.0, 0.0),)
-    exact = [Belief(scales=(mean, sd), starts=one) for mean in means]
-    doubted = [
-        Belief(scales=(mean, sd / 2), starts=one, slack=(4.0, 2.0), slacks=(4.0,), odds=-math.log(150))
-        for mean in means
-    ]
-    return (*exact, *doubted)
+    slacks = (-10.0, 2.0)
+    grown = Belief(scales=(middle - 0.5 * math.log(d / _FEW), sd), starts=((0.0, 0.0),), slacks=slacks)
+    return (Belief(scales=EQUATION, slacks=slacks), grown)
 
 
 @dataclass(frozen=True)
@@ -147,7 +139,7 @@ class Kernel:
     One length scale a coordinate, the output scale, the noise if it is not known and the equation's slack are
     chosen by marginal likelihood; each auxiliary field of a system has its own. In one variable the length scale may
     be far below the box's width, down to what the points show. Of more than three variables the mean is an unknown
-    constant, length scales may have grown with the root of their number, and the equation may tell little.
+    constant, and the length scales may have grown with the root of their number.
 
     Args:
         kernel: "rbf" (smooth functions) or "matern52" (twice differentiable ones); None for matern52 where the

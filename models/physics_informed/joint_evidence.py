@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fieldcraft.models.numerics.length_scales import EQUATION
 from fieldcraft.models.numerics.searches import minimize
 from fieldcraft.models.observations import Array
 from fieldcraft.models.physics_informed.functionals import JointRows
@@ -71,8 +70,8 @@ class Belief:
         return -0.5 * torch.stack(terms).sum()
 
     def constant(self, scales: int) -> float:
-        """Log odds, less what a wider prior of so many input scales costs; a narrower one gains nothing by it."""
-        return self.odds - scales * math.log(max(self.scales[1], EQUATION[1]))
+        """Log odds, and the constant of ``log_density`` that beliefs do not share, for so many input scales."""
+        return self.odds - scales * math.log(self.scales[1])
 
     def slope(self, hyper: Hyper) -> Hyper:
         """Derivative of ``log_density`` by each logarithm."""
@@ -99,7 +98,7 @@ def choose_hyper(
 ) -> tuple[Hyper, float]:
     """The likeliest hyper-parameters, by L-BFGS-B from the starts of each belief, and the log evidence there.
 
-    The belief under which the log posterior is higher counts.
+    The belief under which the log posterior is higher counts. Their priors differ in the input scales alone.
 
     Args:
         covariances: kappa of each field.
