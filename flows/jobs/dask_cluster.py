@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -244,7 +244,9 @@ def _address(scheduler_file: Path) -> str | None:
 
 def _drop(cluster: Cluster) -> None:
     if (client := _clients.pop((os.getpid(), cluster), None)) is not None:
-        client.close(timeout=1)
+        # One that is just giving its scheduler up cannot be closed, with a RuntimeError.
+        with suppress(RuntimeError, OSError, TimeoutError):
+            client.close(timeout=1)
 
 
 async def _greeted(address: str, certificates: Mapping[str, Any]) -> None:

@@ -170,6 +170,23 @@ def test_what_the_scheduler_forgot_before_it_began_never_begins(site, tmp_path):
     assert at.started() == []
 
 
+def test_a_client_that_cannot_be_closed_is_replaced(site, tmp_path, monkeypatch):
+    """As where Dask's own attempt to connect again ends in the same moment."""
+    cluster = dask(made(tmp_path))._cluster
+    with client_of(cluster) as client:
+        close = client.close
+
+    def refused(timeout):
+        close(timeout=timeout)
+        raise RuntimeError("Cannot change state of expiring Timeout")
+
+    monkeypatch.setattr(client, "close", refused)
+    with pytest.raises(Unreachable, match="does not answer"), client_of(cluster):
+        raise TimeoutError
+    with client_of(cluster) as another:
+        assert another is not client and not known(another, "b-0001-1-none")
+
+
 def test_a_job_is_cancelled_before_it_begins_here_and_on_another_machine(site, tmp_path):
     at = made(tmp_path)
     at.tell("wait")
