@@ -1,17 +1,17 @@
-"""Predictions and searches in many variables with an equation that was computed from the objective, and without it.
+"""Predictions and searches in many variables with an equation, and without it.
 
     python benchmarks/equations.py [--draws 5] [--seeds 5] [--json FILE]
 
-Four functions state a linear equation of first order (``oracle``), imposed at 64 places. The error is the root mean
-square over 400 designs, in their standard deviations, from 50 random results with noise of a tenth of it, in 4, 10 and
-20 variables: by ``kernel`` of physics_informed, and by exact_gp, which knows no equation. Then the regret of the best
+Four solutions in 5 and 10 variables obey equations that say nothing else of them: plane waves in three directions
+(Helmholtz), a quadratic without curvature on the whole (Laplace), waves that decay along one direction (transport) and
+a sum of bells (Poisson). The error is the root mean square over 400 designs, in their standard deviations, from two
+and four results a variable with noise of a twentieth of it, with the equation at 256 places: by ``kernel`` of
+physics_informed, and by exact_gp, which knows no equation.
+
+Four functions state a linear equation of first order that was computed from them (``oracle``), imposed at 64 places.
+The error is that from 50 random results with noise of a tenth, in 4, 10 and 20 variables. Then the regret of the best
 of 60 trials with such noise, the first 22 of them Sobol designs, in ten variables: by either with log_ei and
 multistart.
-
-First, four solutions in 5 and 10 variables whose equations are true without them: a plane wave of each of three
-directions (Helmholtz), a quadratic without curvature on the whole (Laplace), a wave that decays along one direction
-(transport) and a sum of bells (Poisson). The error is that of two and four noisy results a variable, with the equation
-at 256 places.
 """
 
 import argparse
@@ -57,7 +57,7 @@ Solution = tuple[Callable[[Array], Array], LinearEquation]
 
 
 def waves(d: int, rng: np.random.Generator) -> Solution:
-    """Plane waves of the number 2 in three directions: f + 4 laplacian f = 0."""
+    """Plane waves of the wavenumber 2 in three directions: laplacian f + 4 f = 0."""
     directions = rng.normal(size=(d, 3))
     directions /= np.linalg.norm(directions, axis=0)
     phases, sizes = rng.uniform(0, 2 * np.pi, 3), rng.normal(size=3)
