@@ -244,8 +244,8 @@ def _address(scheduler_file: Path) -> str | None:
 
 def _drop(cluster: Cluster) -> None:
     if (client := _clients.pop((os.getpid(), cluster), None)) is not None:
-        # One that is just giving its scheduler up cannot be closed, with a RuntimeError.
-        with suppress(RuntimeError, OSError, TimeoutError):
+        # A client that is just giving its scheduler up refuses to close, by a RuntimeError.
+        with suppress(RuntimeError, OSError):
             client.close(timeout=1)
 
 
