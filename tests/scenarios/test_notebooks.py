@@ -3,11 +3,11 @@
 import json
 import os
 import re
-import secrets
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import warm_start
@@ -43,20 +43,23 @@ class Kernel:
 @contextmanager
 def kernel(home: Path, **environment: str) -> Iterator[Kernel]:
     """A kernel of its own process, which is killed at the end of the block."""
-    file = home.parent / f"{secrets.token_hex(4)}.json"
-    write_connection_file(str(file), key=secrets.token_hex(16).encode())
-    shared = {**os.environ, "FIELDCRAFT_HOME": str(home), "FIELDCRAFT_MLFLOW": "off", "IPYTHONDIR": str(home.parent)}
-    process = warm_start.begun(["-m", "ipykernel_launcher", "-f", str(file)], {**shared, **environment})
-    client = BlockingKernelClient(connection_file=str(file))
-    client.load_connection_file()
-    client.start_channels()
-    try:
-        client.wait_for_ready(timeout=PATIENCE_S)
-        yield Kernel(client, process)
-    finally:
-        client.stop_channels()
-        process.kill()
-        process.communicate(30)
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "kernel.json"
+        write_connection_file(str(file), ip=f"{folder}/socket", transport="ipc")
+        shared = {"FIELDCRAFT_HOME": str(home), "FIELDCRAFT_MLFLOW": "off", "IPYTHONDIR": str(home.parent)}
+        words = ["-m", "ipykernel_launcher", "-f", str(file)]
+        process = warm_start.begun(words, {**os.environ, **shared, **environment})
+        client = BlockingKernelClient(connection_file=str(file))
+        client.load_connection_file()
+        client.hb_channel.time_to_dead = PATIENCE_S  # else a kernel that needs a second to begin counts as dead
+        client.start_channels()
+        try:
+            client.wait_for_ready(timeout=PATIENCE_S)
+            yield Kernel(client, process)
+        finally:
+            client.stop_channels()
+            process.kill()
+            process.communicate(30)
 
 
 def cells(notebook: str) -> list[str]:
