@@ -118,7 +118,7 @@ def killed_pass(at: str) -> None:
 
 def fill(folder: Path, iteration: int, **values: str) -> None:
     """Do as a laboratory does: fill in a copy of the table, and drop it into the folder of results."""
-    rows = list(csv.reader((folder / f"batch-{iteration:04d}.csv").open()))
+    rows = list(csv.reader((folder / f"batch-{iteration:04d}.csv").read_text().splitlines()))
     column = rows[0].index("value")
     for row in rows[1:]:
         row[column] = values.get(row[1].replace("-", "_"), "")

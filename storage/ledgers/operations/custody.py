@@ -30,9 +30,9 @@ def read_rows(connection: Connection) -> Iterator[tuple[Table, Rows]]:
     for table in schema.metadata.sorted_tables:
         query = select(table).order_by(*table.primary_key.columns)
         try:
-            found = connection.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE}).mappings()
-            for part in found.partitions():
-                yield table, [dict(row) for row in part]
+            with connection.execute(query, execution_options={"yield_per": _ROWS_AT_ONCE}) as found:
+                for part in found.mappings().partitions():
+                    yield table, [dict(row) for row in part]
         except ValueError as error:  # a column that is no JSON
             raise LedgerError(
                 f"A row of {table.name} cannot be read ({error}), so no copy was made. `fieldcraft doctor` names it."

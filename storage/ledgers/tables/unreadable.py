@@ -105,11 +105,11 @@ def _faults(connection: Connection, kind: type[R], query: Select[Any]) -> Iterat
     start, count = 0, _count(connection, query)
     while start < count:
         try:
-            rows = connection.execute(query.offset(start), execution_options={"yield_per": _AT_ONCE}).mappings()
-            for part in rows.partitions():
-                for row in part:
-                    kind.model_validate({name: row[name] for name in kind.model_fields})
-                start += len(part)
+            with connection.execute(query.offset(start), execution_options={"yield_per": _AT_ONCE}) as found:
+                for part in found.mappings().partitions():
+                    for row in part:
+                        kind.model_validate({name: row[name] for name in kind.model_fields})
+                    start += len(part)
             return
         except FAULTS:
             each = _part(connection, kind, query, start, min(_AT_ONCE, count - start))
