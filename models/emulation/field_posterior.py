@@ -150,7 +150,8 @@ class FieldPosterior:
         calibrated: Coefficients of the emulator that were fitted to the fields; None if it has none.
         residuals: Median share that the fields leave of the stated equation: by the stated coefficients, and by the
             fitted ones if these are others; empty where nothing tells.
-        projected: Error of the outputs of fields in the modes of the others, in targets; None where nobody asked.
+        projected: Error of the outputs of fields in the modes of the others, in targets, which three in four keep
+            below; None where nobody asked.
     """
 
     snapshots: Snapshots
@@ -184,7 +185,9 @@ class FieldPosterior:
         less = "" if self.snapshots.predict is None else " less the emulator's,"
         own = {"fields": f"{len(self.snapshots.values)} fields{less} in {len(self.basis.modes)} modes"}
         if self.projected is not None:
-            own["fields"] += f"; the modes of the others leave {self.projected:.2g} of the output's spread"
+            own["fields"] += (
+                f"; the modes of the others give three in four outputs to {self.projected:.2g} of their spread"
+            )
         if self.calibrated is not None:
             own["coefficients"] = self.calibrated.remark
         if self.residuals:

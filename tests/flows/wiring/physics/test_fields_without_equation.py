@@ -161,7 +161,11 @@ def test_a_campaign_learns_from_fields_without_an_equation(tmp_path, plugins):
     home = tmp_path / "home"
     finish(file_of(tmp_path), home, plugins)
     trials = trials_of(home, plugins)
-    assert trials[-1].origin.remarks["fields"].startswith("7 fields in 3 modes; the modes of the others leave ")
+    assert (
+        trials[-1]
+        .origin.remarks["fields"]
+        .startswith("7 fields in 3 modes; the modes of the others give three in four ")
+    )
     data = observations(wired(home, plugins), trials, None)
     assert data.snapshots.predict is None and data.snapshots.values.shape == (8, 1, 40)
     np.testing.assert_allclose(data.snapshots.outputs(data.snapshots.values, data.X), data.y, rtol=1e-9)
