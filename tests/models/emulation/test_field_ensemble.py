@@ -103,15 +103,14 @@ def test_what_the_members_left_out_gives_the_variance_in_which_four_in_five_resu
     assert LeftOut.of(values, seen, np.zeros(200), 0.01).rest == pytest.approx(1e-6)
 
 
-def test_fields_whose_pattern_changes_kind_teach_it_where_a_mixture_of_modes_is_refused():
+def test_fields_whose_pattern_changes_kind_teach_it_more_than_a_mixture_of_modes():
     known = data()
-    assert "not used" in fit(FieldPod(), known).remarks["fields"]
     truth, smooth = squared(patterned(Z), Z)[:, 0], Z[:, 0] < 0.4
     posterior = fit(FieldEnsemble(), known)
     mean, sd = predicted(posterior)
-    alone, _ = predicted(fit(ExactGP(), known))
-    errors = [np.sqrt(np.mean((each - truth)[smooth] ** 2)) for each in (mean, alone)]
-    assert errors[0] < 0.7 * errors[1]
+    others = [predicted(fit(surrogate, known))[0] for surrogate in (ExactGP(), FieldPod())]
+    errors = [np.sqrt(np.mean((each - truth)[smooth] ** 2)) for each in (mean, *others)]
+    assert errors[0] < 0.7 * min(errors[1:])
     assert 0.85 <= np.mean(np.abs(mean - truth) < 2 * sd) <= 0.99
 
 
@@ -133,8 +132,8 @@ def test_fields_that_do_not_teach_leave_it_to_the_outputs_and_the_remark_says_wh
 
 def test_auto_chooses_it_by_its_predictions_where_it_is_a_candidate():
     found = fit(Auto(candidates=("exact_gp", "field_pod", "field_ensemble")), data())
-    assert found.name == "field_ensemble" and found.scores["field_ensemble"] > found.scores["exact_gp"]
-    assert "field_pod" not in found.scores and Auto(candidates=("field_ensemble",)).uses_fields
+    assert found.name == "field_ensemble" and Auto(candidates=("field_ensemble",)).uses_fields
+    assert found.scores["field_ensemble"] > found.scores["field_pod"] > found.scores["exact_gp"]
 
 
 def test_auto_lets_fields_propose_in_about_every_second_iteration_whatever_the_batch():
@@ -151,16 +150,17 @@ def test_auto_lets_fields_propose_in_about_every_second_iteration_whatever_the_b
 
 def test_auto_says_whose_turn_it_is_and_who_predicts_better():
     found = {n: fit(Auto(), data(X=X[:n])) for n in (10, 11, 12)}
-    assert [found[n].name for n in found] == ["field_ensemble", "additive_gp", "field_ensemble"]
+    assert [found[n].name for n in found] == ["field_pod", "additive_gp", "field_pod"]
     for n in (10, 12):
         assert found[n].scores["additive_gp"] == max(found[n].scores.values())
-        said = "field_ensemble learns from the fields and has its turn: additive_gp predicts better"
+        assert found[n].scores["field_pod"] > found[n].scores["field_ensemble"]
+        said = "field_pod learns from the fields and has its turn: additive_gp predicts better"
         assert found[n].remarks["turn"] == said and next(found[n].next_best()).instead_of == ""
     assert "turn" not in found[11].remarks
     assert found[11].scores["additive_gp"] == max(found[11].scores.values())
     known, at = data(X=X[:12]), torch.tensor(Z)
     restored = Auto().restore(known, found[12].state())
-    assert restored.name == "field_ensemble" and restored.remarks == found[12].remarks
+    assert restored.name == "field_pod" and restored.remarks == found[12].remarks
     assert all(map(torch.equal, restored.mean_var(at), found[12].mean_var(at)))
 
 
