@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fieldcraft.models.composite.sampled import Sampler
 from fieldcraft.models.emulation.calibration import Calibrated
 from fieldcraft.models.emulation.remainder import Remainder
 from fieldcraft.models.emulation.slopes import differentiable, with_slopes_ahead
@@ -85,18 +86,25 @@ def followed(snapshots: Snapshots, basis: Basis, X: Array, mean: Array, sd: Arra
     Where it cannot be read from the field ahead or behind it goes on in a straight line; where it cannot be read from
     the mean field either, both are NaN.
     """
-    means, variances = np.empty(len(X)), np.empty(len(X))
+    told = quadratics(snapshots, basis, X, mean, sd)
+    return told.mean, told.variance
+
+
+def quadratics(snapshots: Snapshots, basis: Basis, X: Array, mean: Array, sd: Array) -> Quadratics:
+    """The output at X (n, d), in its unit, as a function of K standard normal variables (see ``followed``)."""
+    n, k = len(X), len(basis.modes)
+    found = Quadratics(np.empty(n), np.empty((n, k)), np.empty((n, k)))
     step = max(1, _BLOCK // basis.offset.size)
-    for first in range(0, len(X), step):
+    for first in range(0, n, step):
         some = slice(first, first + step)
         fields, spread = basis.fields(snapshots.emulated(X[some]), mean[some]), sd[some]
 
         def move(few: slice, room: Array, spread: Array = spread) -> None:
             np.multiply(basis.modes[few, None], spread.T[few, :, None, None], out=room)
 
-        told = through(snapshots, X[some], fields, len(basis.modes), move)
-        means[some], variances[some] = told.mean, told.variance
-    return means, variances
+        told = through(snapshots, X[some], fields, k, move)
+        found.middle[some], found.slopes[some], found.bends[some] = told.middle, told.slopes, told.bends
+    return found
 
 
 def through(snapshots: Snapshots, X: Array, fields: Array, k: int, move: Callable[[slice, Array], None]) -> Quadratics:
@@ -215,6 +223,14 @@ class FieldPosterior:
         values, slopes = with_slopes_ahead(self._moments, X.detach().numpy(), self.snapshots.stepped)
         return MomentsWithSlopes(values[:, 0], values[:, 1], slopes[..., 0], slopes[..., 1])
 
+    @property
+    def target_sampler(self) -> Sampler | None:
+        """The target as a quadratic function of the coefficients, and a variable more for what no mode represents.
+
+        None beside an emulator, whose modes leave little: there a normal target of these moments stands for it.
+        """
+        return Sampler(len(self.basis.modes) + 1, self._sampled) if self.snapshots.predict is None else None
+
     @cached_property
     def coarse(self) -> "FieldPosterior":
         """The posterior through means of the fields over fewer cells where these are very many (see ``Screening``).
@@ -265,6 +281,24 @@ class FieldPosterior:
         mean, variance = self._told(X)
         remainder, left = self._remainder(X)
         return np.stack([mean + remainder, variance + left * self.rest], axis=1)
+
+    def _sampled(self, X: Tensor, base: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Values (s, n) of the target at X (n, d) for standard normal values (s, K + 1), its mean and variance (n,)."""
+        told = differentiable(self._quadratics, X, stepped=self.snapshots.stepped, slopes=with_slopes_ahead)
+        k = base.shape[1] - 1
+        middle, spread, slopes, bends = told[:, 0], told[:, 1], told[:, 2 : 2 + k], told[:, 2 + k :]
+        values = middle + base[:, :k] @ slopes.T + base[:, :k].square() @ bends.T + base[:, k:] * spread
+        variance = (slopes.square() + 2 * bends.square()).sum(dim=1) + spread.square()
+        return values, middle + bends.sum(dim=1), variance
+
+    def _quadratics(self, X: Array) -> Array:
+        """Middle, standard deviation of what no mode represents, slopes and bends in targets, (n, 2 + 2 K)."""
+        told = quadratics(self.snapshots, self.basis, X, *self.basis.coefficients(X))
+        told = told.scaled(self.scaling.mean, self.scaling.sign * self.scaling.sd)
+        remainder, left = self._remainder(X)
+        k = len(self.basis.modes)
+        ends = told.middle + remainder, np.sqrt(left * self.rest)
+        return np.column_stack([*ends, told.slopes[:, :k], told.bends[:, :k]])
 
     def _told(self, X: Array) -> tuple[Array, Array]:
         """Mean and variance in targets at X (n, d) by the modes alone, each (n,)."""

@@ -1,6 +1,7 @@
 """Gradients of what is computed without them, by differences."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ STEP = 1e-4
 Mask = NDArray[np.bool_]
 Computed = Callable[[Array], Array]
 """Function of encoded designs (n, d) with values (n,) or (n, r)."""
+Sloped = Callable[..., tuple[Array, Array]]
+"""``with_slopes`` or ``with_slopes_ahead``."""
 
 
 def with_slopes(computed: Computed, X: Array, reach: float = 1.0, stepped: Mask | None = None) -> tuple[Array, Array]:
@@ -63,10 +66,10 @@ def _slopes(rise: Array, width: Array, moving: NDArray[np.intp], d: int) -> Arra
     return slopes
 
 
-def differentiable(computed: Computed, X: Tensor, reach: float = 1.0, stepped: Mask | None = None) -> Tensor:
-    """Values at X (n, d), shape (n,) or (n, r), differentiable in X (see ``with_slopes``)."""
+def differentiable(computed: Computed, X: Tensor, stepped: Mask | None = None, slopes: Sloped = with_slopes) -> Tensor:
+    """Values at X (n, d), shape (n,) or (n, r), differentiable in X by the differences of ``slopes``."""
     if X.requires_grad and torch.is_grad_enabled():
-        found: Tensor = _Computed.apply(X, computed, reach, stepped)  # type: ignore[no-untyped-call]
+        found: Tensor = _Computed.apply(X, partial(slopes, computed, stepped=stepped))  # type: ignore[no-untyped-call]
         return found
     return torch.from_numpy(computed(X.detach().numpy()))
 
@@ -78,13 +81,13 @@ def emulated(emulator: Emulator, X: Tensor) -> Tensor:
 
 class _Computed(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, X: Tensor, computed: Computed, reach: float, stepped: Mask | None) -> Tensor:
-        values, slopes = with_slopes(computed, X.detach().numpy(), reach, stepped)
+    def forward(ctx: Any, X: Tensor, sloped: Callable[[Array], tuple[Array, Array]]) -> Tensor:
+        values, slopes = sloped(X.detach().numpy())
         ctx.save_for_backward(torch.from_numpy(slopes))
         return torch.from_numpy(values)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         (slopes,) = ctx.saved_tensors
         by_value = gradients[0].reshape(len(slopes), 1, -1)
-        return (by_value * slopes.reshape(*slopes.shape[:2], -1)).sum(-1), None, None, None
+        return (by_value * slopes.reshape(*slopes.shape[:2], -1)).sum(-1), None

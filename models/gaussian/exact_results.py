@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fieldcraft.models.composite.posterior import CompositePosterior
+from fieldcraft.models.composite.sampled import Sampler, sampler_of
 from fieldcraft.models.feasibility.constrained import ConstrainedPosterior
 from fieldcraft.models.gaussian.covariance import CORRELATIONS, covariance, pulled, scaled_squares
 from fieldcraft.models.linear.conditioning import Factor
@@ -73,11 +74,7 @@ class PosteriorThroughResults:
 
     def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (n,) and variance (n,) at X (n, d)."""
-        mean, variance = self.beliefs.mean_var(X)
-        near = self._likeness(X)
-        closest, which = near.max(dim=1)
-        known = self._read_variances(closest, which) * (1 - (1 - closest).square())
-        return mean + near @ self._weights, (variance - known).clamp_min(_LEAST_VARIANCE)
+        return self._corrected(X, *self.beliefs.mean_var(X))
 
     def mean(self, X: Tensor) -> Tensor:
         """Mean (n,) at X (n, d) alone."""
@@ -93,6 +90,24 @@ class PosteriorThroughResults:
         """Moments with their gradients in closed form, if the beliefs have them."""
         slopes = slopes_of(self.beliefs)
         return None if slopes is None else partial(self._sloped, slopes)
+
+    @property
+    def target_sampler(self) -> Sampler | None:
+        """The values of the beliefs, moved and drawn together to this mean and variance; None where these have none."""
+        own = sampler_of(self.beliefs)
+        return None if own is None else Sampler(own.variables, partial(self._sampled, own))
+
+    def _sampled(self, own: Sampler, X: Tensor, base: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        values, mean, variance = own.at(X, base)
+        known, left = self._corrected(X, mean, variance)
+        return known + (left / variance.clamp_min(_LEAST_VARIANCE)).sqrt() * (values - mean), known, left
+
+    def _corrected(self, X: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean (n,) and variance (n,) at X (n, d), of those of the beliefs there."""
+        near = self._likeness(X)
+        closest, which = near.max(dim=1)
+        known = self._read_variances(closest, which) * (1 - (1 - closest).square())
+        return mean + near @ self._weights, (variance - known).clamp_min(_LEAST_VARIANCE)
 
     def _sloped(self, slopes: Slopes, X: Tensor) -> MomentsWithSlopes:
         at, x, read = slopes(X), X.detach().numpy() / self._reach, self.X.numpy() / self._reach

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.optim import Adam
 
 from fieldcraft.models.capability import Capability
-from fieldcraft.models.emulation.slopes import differentiable
+from fieldcraft.models.emulation.slopes import differentiable, with_slopes
 from fieldcraft.models.observations import Array, Observations
 from fieldcraft.models.rival import contained, seed_of
 from fieldcraft.models.rivals._botorch import RAW_SAMPLES, RESTARTS, Cube, maximised
@@ -127,7 +127,8 @@ class _Read:
         designs = X.expand(*before, X.shape[-1]).reshape(len(fields), -1)
         both = torch.cat([fields, designs], dim=1)
         parts = 1 + 2 * both.numel() * both.shape[1] // _MOVED
-        found = [differentiable(self._outputs, each, reach=math.inf) for each in both.chunk(parts)]
+        unbounded = partial(with_slopes, reach=math.inf)
+        found = [differentiable(self._outputs, each, slopes=unbounded) for each in both.chunk(parts)]
         return torch.cat(found).reshape(before)
 
     def _outputs(self, both: Array) -> Array:

@@ -1,5 +1,6 @@
-"""Expected improvement of an objective that is computed from several outputs (Astudillo and Frazier, 2019)."""
+"""Expected improvement of an objective that is computed from outputs or a field (Astudillo and Frazier, 2019)."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -9,6 +10,7 @@ from botorch.utils.safe_math import log_fatplus, logmeanexp
 from torch import Tensor
 
 from fieldcraft.models.composite.posterior import CompositePosterior
+from fieldcraft.models.composite.sampled import Sampler, sampler_of
 from fieldcraft.models.feasibility.constrained import ConstrainedPosterior
 from fieldcraft.models.numerics.point_sets import normal_samples
 from fieldcraft.models.observations import Observations
@@ -28,10 +30,10 @@ def improvement(
     pending: Tensor,
     rng: np.random.Generator,
     doubts: float,
-) -> "AnalyticScore | CompositeScore":
+) -> "AnalyticScore | SampledScore":
     """Logarithm of the expected improvement on the best value of the parts' means among the observed points.
 
-    In closed form for a target or a band (``LogBandImprovement``); by Monte Carlo for a formula (``CompositeScore``).
+    In closed form for a target or a band (``LogBandImprovement``); by Monte Carlo for a formula (``SampledScore``).
 
     Args:
         posterior: Beliefs about the objective and, where there are any, the constraints.
@@ -48,7 +50,12 @@ def improvement(
     band = beliefs.composite.band
     if band is None:
         base = normal_samples(_SAMPLES, len(beliefs.parts), int(rng.integers(2**31 - 1)))
-        return CompositeScore(beliefs, pending, level, base)
+
+        def values(parts: Posterior, X: Tensor) -> Tensor:
+            assert isinstance(parts, CompositePosterior)  # and so are its coarse form and itself conditioned
+            return parts.sampled(X, base)
+
+        return SampledScore(beliefs, pending, level, values)
     own, scale = beliefs.parts[0].scaling, beliefs.scaling
     low, high = (float(each) for each in own.to_target(band))
 
@@ -59,46 +66,61 @@ def improvement(
 
 
 @dataclass(frozen=True, eq=False)
-class CompositeScore:
-    """log E[max(level - g(f), 0)] by 512 joint values of the parts f, smoothed as BoTorch's logarithm is.
+class SampledScore:
+    """log E[max(level - f, 0)] by 512 values of the objective f at each point, smoothed as BoTorch's logarithm is.
 
-    The values are of one scrambled Sobol sequence: the score is smooth in the candidate (Ament et al., 2023).
+    The values are those for one scrambled Sobol sequence: the score is smooth in the candidate (Ament et al., 2023).
 
     Args:
         beliefs: Beliefs about the objective, from the data.
         pending: Encoded points without a result, shape (k, d).
         level: Function from the points that are believed to the level, in targets.
-        base: Standard normal values, shape (s, parts).
+        values: Function from beliefs and points (n, d) to values of the objective, in targets, shape (s, n).
+        peak: See PeakedScore.
+        faint: See PeakedScore.
     """
 
-    beliefs: CompositePosterior
+    beliefs: Posterior
     pending: Tensor
     level: Callable[[Tensor], float]
-    base: Tensor
-    _built: dict[bytes, tuple[float, CompositePosterior]] = field(default_factory=dict, repr=False)
+    values: Callable[[Posterior, Tensor], Tensor]
+    peak: Tensor | None = None
+    faint: float = -math.inf
+    _built: dict[bytes, tuple[float, Posterior]] = field(default_factory=dict, repr=False)
 
     def value(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
         """Score at X (n, d), shape (n,), given the points ``chosen`` (j, d) for earlier places."""
         return self._of(*self._for(chosen), X)
 
     def screened(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
-        """Nearly ``value``, by the coarse forms of the parts."""
+        """Nearly ``value``, by the coarse form of the beliefs."""
         level, beliefs = self._for(chosen)
         return self._of(level, coarse(beliefs), X)
 
     def _of(self, level: float, beliefs: Posterior, X: Tensor) -> Tensor:
-        assert isinstance(beliefs, CompositePosterior)  # and so is its coarse form
-        gains = level - beliefs.sampled(X, self.base)
+        gains = level - self.values(beliefs, X)
         found: Tensor = logmeanexp(log_fatplus(gains, tau=_SMOOTH), dim=0)
         return found
 
-    def _for(self, chosen: Tensor) -> tuple[float, CompositePosterior]:
+    def _for(self, chosen: Tensor) -> tuple[float, Posterior]:
         key = chosen.detach().numpy().tobytes()
         if key not in self._built:
             points = torch.cat([self.pending, chosen.detach()])
             beliefs = self.beliefs.fantasize(points) if len(points) else self.beliefs
             self._built[key] = self.level(points), beliefs
         return self._built[key]
+
+
+def sampled_values(sampler: Sampler, rng: np.random.Generator) -> Callable[[Posterior, Tensor], Tensor]:
+    """Values (512, n) of such beliefs, and of these conditioned, at points (n, d) (see ``SampledScore``)."""
+    base = normal_samples(_SAMPLES, sampler.variables, int(rng.integers(2**31 - 1)))
+
+    def values(beliefs: Posterior, X: Tensor) -> Tensor:
+        own = sampler_of(beliefs)
+        assert own is not None  # conditioning and coarse forms keep it
+        return own.at(X, base)[0]
+
+    return values
 
 
 def _level(

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fieldcraft.models.composite.sampled import Sampler, sampler_of
 from fieldcraft.models.numerics.digests import refuse_other_data, stamped
 from fieldcraft.models.numerics.scores import SCORE
 from fieldcraft.models.numerics.states import named, part
@@ -92,6 +93,11 @@ class Chosen:
     def moment_slopes(self) -> Slopes | None:
         """See ``Differentiable``."""
         return slopes_of(self.posterior)
+
+    @property
+    def target_sampler(self) -> Sampler | None:
+        """See ``Sampled``."""
+        return sampler_of(self.posterior)
 
     @property
     def minorants(self) -> Minorants | None:
