@@ -227,7 +227,7 @@ class FieldPosterior:
     def target_sampler(self) -> Sampler | None:
         """The target as a quadratic function of the coefficients, and a variable more for what no mode represents.
 
-        None beside an emulator, whose modes leave little: there a normal target of these moments stands for it.
+        None beside an emulator, where a normal target of these moments stands for it.
         """
         return Sampler(len(self.basis.modes) + 1, self._sampled) if self.snapshots.predict is None else None
 
