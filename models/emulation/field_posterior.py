@@ -193,9 +193,8 @@ class FieldPosterior:
         less = "" if self.snapshots.predict is None else " less the emulator's,"
         own = {"fields": f"{len(self.snapshots.values)} fields{less} in {len(self.basis.modes)} modes"}
         if self.projected is not None:
-            own["fields"] += (
-                f"; the modes of the others give three in four outputs to {self.projected:.2g} of their spread"
-            )
+            kept = f"three in four of them err by at most {self.projected:.2g} of the output's spread"
+            own["fields"] += f"; in the modes of the others {kept}"
         if self.calibrated is not None:
             own["coefficients"] = self.calibrated.remark
         if self.residuals:

@@ -95,7 +95,7 @@ def test_fields_of_low_rank_teach_far_more_than_a_bent_output_of_them():
     mean, sd = predicted(fields)
     assert np.mean(np.abs(mean - misfit(low_rank(Z), Z)[:, 0]) < 2 * sd) > 0.85
     assert fields.metrics["modes"] == 3 and fields.metrics["projection_error"] < 1e-9
-    assert fields.remarks["fields"].startswith("14 fields in 3 modes; the modes of the others give three in four")
+    assert fields.remarks["fields"].startswith("14 fields in 3 modes; in the modes of the others three in four of them")
 
 
 def test_a_linear_output_is_the_mean_field_and_the_coefficients_of_processes():

@@ -164,7 +164,7 @@ def test_a_campaign_learns_from_fields_without_an_equation(tmp_path, plugins):
     assert (
         trials[-1]
         .origin.remarks["fields"]
-        .startswith("7 fields in 3 modes; the modes of the others give three in four ")
+        .startswith("7 fields in 3 modes; in the modes of the others three in four of them ")
     )
     data = observations(wired(home, plugins), trials, None)
     assert data.snapshots.predict is None and data.snapshots.values.shape == (8, 1, 40)
