@@ -120,6 +120,11 @@ def choose_prior(
     return prior, log_evidence(features, degrees, y, prior)[0]
 
 
+def log_prior(prior: Prior) -> float:
+    """log density of the prior's log q, up to a constant."""
+    return -0.5 * (prior.log_decay / DECAY_SD) ** 2
+
+
 @dataclass(frozen=True)
 class Weights:
     """Posterior of white weights w, a_k = size_k w_k, w ~ N(0, I) before any data.

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fieldcraft.models.linear.polynomials import largest_degree
 from fieldcraft.models.networks.least_squares import Schedule, State
 from fieldcraft.models.networks.perceptron import Activation, Network
 from fieldcraft.models.networks.training import train
@@ -29,7 +30,7 @@ from fieldcraft.models.physics_informed.residual_networks import (
 )
 from fieldcraft.models.physics_informed.residuals import residual, system_of
 from fieldcraft.models.physics_informed.solution_posterior import SolutionPosterior, fit_solutions, restore_solutions
-from fieldcraft.models.physics_informed.solutions import largest_degree, predicted_doubles
+from fieldcraft.models.physics_informed.solutions import predicted_doubles, solutions
 from fieldcraft.models.surrogate import Report
 
 if TYPE_CHECKING:
@@ -215,6 +216,7 @@ class Basis:
     Args:
         degree: Highest degree of the harmonic polynomials, or of the polynomials in each variable that the numerical
             null space is made of; None for the largest, up to 30, with at most 1,000 of these: 9 in three variables.
+            For an equation of first order also the most half waves in its first integrals, and None is up to 100.
         memory_gb: See ``Trained``.
     """
 
@@ -258,7 +260,9 @@ class Basis:
                 would need more than ``memory_gb``.
         """
         self.refuse(physics)
-        posterior = fit_solutions(data, physics, self._degree(physics), stamped(data)["digest"])
+        degree = self._degree(physics)
+        forms = solutions(physics, degree, self.degree)
+        posterior = fit_solutions(data, physics, degree, forms, stamped(data)["digest"])
         report(1, posterior.metrics, posterior.state)
         return posterior
 

@@ -2,16 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fieldcraft.models.linear.basis_evidence import Prior, Weights, choose_prior
+from fieldcraft.models.linear.basis_evidence import Prior, Weights, choose_prior, log_prior
+from fieldcraft.models.linear.polynomials import Polynomials
 from fieldcraft.models.observations import Observations, Physics, Scaling
 from fieldcraft.models.physics_informed.solutions import (
+    FirstIntegrals,
     NullSpace,
-    Polynomials,
     Solutions,
     enclosing_box,
     particular,
@@ -101,32 +103,43 @@ class SolutionPosterior:
         }
         if isinstance(self.solutions, NullSpace):
             state |= {"basis": self.solutions.basis, "degrees": self.solutions.degrees}
+        if isinstance(self.solutions, FirstIntegrals):
+            state |= {name: getattr(self.solutions, name) for name in _INTEGRALS}
         if self.background is not None:
             state["background"] = self.background.coefficients
         return state
 
 
+_INTEGRALS = ("integrals", "centers", "ends", "orders")
 _METRICS = ("log_evidence", "log_scale", "log_decay", "log_noise", "functions")
 
 
-def fit_solutions(data: Observations, physics: Physics, degree: int, digest: Tensor) -> SolutionPosterior:
-    """Condition the prior over exact solutions on the results, its hyper-parameters chosen by evidence.
+def fit_solutions(
+    data: Observations, physics: Physics, degree: int, forms: tuple[Solutions, ...], digest: Tensor
+) -> SolutionPosterior:
+    """Condition the prior over exact solutions on the results, its form and hyper-parameters chosen by evidence.
 
     Raises:
-        ValueError: the equation is not linear, or polynomials of this degree do not solve it.
+        ValueError: polynomials of this degree do not solve the equation with its right-hand side.
     """
-    space = solutions(physics, degree)
     found = particular(physics, data.scaling, degree)
     background = None if found is None else Background(*found)
     left = _left(data, background)
-    features = space.features(torch.from_numpy(data.X.copy()))
-    prior, evidence = choose_prior(features.numpy(), space.degrees.numpy(), left.numpy(), data.noise_variance)
+    at = torch.from_numpy(data.X.copy())
+
+    def chosen(space: Solutions) -> tuple[float, Solutions, Prior, float]:
+        prior, evidence = choose_prior(
+            space.features(at).numpy(), space.degrees.numpy(), left.numpy(), data.noise_variance
+        )
+        return evidence + log_prior(prior), space, prior, evidence
+
+    _, space, prior, evidence = max(map(chosen, forms), key=itemgetter(0))
     sizes = torch.from_numpy(prior.sizes(space.degrees.numpy()))
     numbers = (evidence, prior.log_scale, prior.log_decay, prior.log_noise, float(len(sizes)))
     return SolutionPosterior(
         solutions=space,
         sizes=sizes,
-        weights=Weights.of(features * sizes, left, prior.noise),
+        weights=Weights.of(space.features(at) * sizes, left, prior.noise),
         background=background,
         scaling=data.scaling,
         metrics=dict(zip(_METRICS, numbers, strict=True)),
@@ -162,8 +175,10 @@ def restore_solutions(
     box = enclosing_box(physics)
     if "basis" in state:
         space: Solutions = NullSpace(Polynomials(box, degree), state["basis"], state["degrees"])
+    elif "integrals" in state:
+        space = FirstIntegrals(Polynomials(box, 2), *(state[name] for name in _INTEGRALS))
     else:
-        space = solutions(physics, degree)
+        (space,) = solutions(physics, degree)
     background = Background(Polynomials(box, degree), state["background"]) if "background" in state else None
     noise = Prior(metrics["log_scale"], metrics["log_decay"], metrics["log_noise"]).noise
     weights = Weights(state["mean"], state["spread"], state["rows"], _left(data, background), noise)

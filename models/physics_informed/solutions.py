@@ -2,27 +2,31 @@
 
 A target that satisfies ``N[t] = g`` is one particular solution plus a combination of solutions of ``N[psi] = 0``.
 In the plane, a constant elliptic N without lower terms has the harmonic polynomials (after a linear change of
-coordinates); any other linear N has the numerical null space of its action on polynomials.
+coordinates); any other linear N has the numerical null space of its action on polynomials. One of first order that says
+along which lines nothing changes has the functions of its first integrals besides.
 """
 
+import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 import torch
-from numpy.polynomial import legendre
 from torch import Tensor
 
+from fieldcraft.models.linear.polynomials import MORE_NODES, Polynomials
 from fieldcraft.models.observations import Array, Physics, Scaling
 from fieldcraft.models.physics_informed.residuals import LinearOperator, linear_operator, linear_rows, system_of
 
 # Relative to the largest coefficient and to a function's own root mean square.
 _NULL = 1e-6
-# Gauss points in a coordinate above the degree.
-_MORE_NODES = 4
-_MOST_POLYNOMIALS = 1000
-_HIGHEST_DEGREE = 30
+# First integrals of quadratic polynomials: more variables need too many Gauss points, and leave few orders for each.
+_MOST_VARIABLES = 5
+_MOST_FUNCTIONS = 1000
+_HIGHEST_ORDER = 100
+# Of a first integral's range, on either side.
+_BEYOND = 0.25
 # Arrays of quadrature points x polynomials that are alive at once.
 _COPIES = 8
 # Enough to tell degrees apart, little enough not to blow up what is only nearly a solution.
@@ -84,80 +88,18 @@ class Harmonic:
         return torch.stack(columns, dim=1)
 
 
-@dataclass(frozen=True)
-class Polynomials:
-    """Products of Legendre polynomials up to ``degree`` in each coordinate, orthonormal for the mean over a box.
-
-    Legendre and not Chebyshev, though they span the same space: combinations with orthonormal coefficients are then
-    functions of root mean square 1, and a singular value of N is a root mean square residual.
-    """
-
-    box: Array
-    degree: int
-
-    def __post_init__(self) -> None:
-        count = (self.degree + 1) ** self.box.shape[1]
-        if count > _MOST_POLYNOMIALS:
-            raise ValueError(
-                f"degree {self.degree} in {self.box.shape[1]} variables means {count} polynomials, more than "
-                f"{_MOST_POLYNOMIALS}: lower the degree, or use engine kernel or trained."
-            )
-
-    @property
-    def half(self) -> Array:
-        """Half lengths of the box, shape (d,)."""
-        return np.asarray((self.box[1] - self.box[0]) / 2)
-
-    @property
-    def total_degrees(self) -> Array:
-        """Sum of each polynomial's degrees over the coordinates, shape (P,)."""
-        d = self.box.shape[1]
-        return np.asarray(np.indices((self.degree + 1,) * d).reshape(d, -1).sum(0), dtype=np.float64)
-
-    def features(self, X: Tensor) -> Tensor:
-        """Values at encoded X (n, d), shape (n, P), differentiable in X."""
-        unit = (X - torch.from_numpy(self.box.mean(0))) / torch.from_numpy(self.half)
-        columns = [torch.ones_like(unit), unit]
-        for k in range(1, self.degree):
-            columns.append(((2 * k + 1) * unit * columns[k] - k * columns[k - 1]) / (k + 1))
-        norms = torch.arange(self.degree + 1, dtype=X.dtype).mul(2).add(1).sqrt()
-        factors = torch.stack(columns[: self.degree + 1], dim=-1) * norms
-        found = factors[:, 0]
-        for i in range(1, X.shape[1]):
-            found = (found[:, :, None] * factors[:, None, i]).flatten(1)
-        return found
-
-    def quadrature(self) -> tuple[Array, Array]:
-        """Gauss points (r, d), encoded, and weights (r,) of mean 1 / r for the mean over the box."""
-        nodes, weights = legendre.leggauss(self.degree + _MORE_NODES)
-        d = self.box.shape[1]
-        grid = np.stack(np.meshgrid(*[nodes] * d, indexing="ij"), axis=-1).reshape(-1, d)
-        mass = np.prod(np.stack(np.meshgrid(*[weights / 2] * d, indexing="ij"), axis=-1).reshape(-1, d), axis=1)
-        return self.box.mean(0) + self.half * grid, mass
-
-    def derivatives(self, X: Array, orders: tuple[int, ...]) -> Array:
-        """The partial derivative of these orders at encoded X (n, d), shape (n, P)."""
-        unit = (X - self.box.mean(0)) / self.half
-        norms = np.sqrt(2 * np.arange(self.degree + 1) + 1)
-        found = np.ones((len(X), 1))
-        for i, order in enumerate(orders):
-            basis = legendre.legder(np.eye(self.degree + 1), order, axis=0) if order else np.eye(self.degree + 1)
-            values = legendre.legval(unit[:, i], basis, tensor=True).T * norms / self.half[i] ** order
-            found = (found[:, :, None] * values[:, None, :]).reshape(len(X), -1)
-        return found
-
-    def image(self, operator: LinearOperator, X: Array) -> Array:
-        """N of every polynomial at X (n, d), shape (n, P)."""
-        d = X.shape[1]
-        unit = np.eye(d, dtype=int)
-        found = operator.zeroth[:, None] * self.derivatives(X, (0,) * d)
-        for i in range(d):
-            if np.any(operator.first[:, i]):
-                found += operator.first[:, i, None] * self.derivatives(X, tuple(unit[i]))
-            for j in range(d):
-                if np.any(operator.second[:, i, j]):
-                    found += operator.second[:, i, j, None] * self.derivatives(X, tuple(unit[i] + unit[j]))
-        return found
+def images(polynomials: Polynomials, operator: LinearOperator, X: Array) -> Array:
+    """N of every polynomial at X (n, d), shape (n, P)."""
+    d = X.shape[1]
+    unit = np.eye(d, dtype=int)
+    found = operator.zeroth[:, None] * polynomials.derivatives(X, (0,) * d)
+    for i in range(d):
+        if np.any(operator.first[:, i]):
+            found += operator.first[:, i, None] * polynomials.derivatives(X, tuple(unit[i]))
+        for j in range(d):
+            if np.any(operator.second[:, i, j]):
+                found += operator.second[:, i, j, None] * polynomials.derivatives(X, tuple(unit[i] + unit[j]))
+    return found
 
 
 @dataclass(frozen=True)
@@ -189,7 +131,9 @@ class NullSpace:
                 f"leaves {singular.min():.2g}): raise `degree`, or use engine trained."
             )
         # The growth of sum_i c_i p_i is that of a power series: the norm of c_i _GROWTH^|i|, with |i| its total degree.
-        _, growth, turn = np.linalg.svd(_GROWTH ** polynomials.total_degrees[:, None] * basis, full_matrices=False)
+        _, growth, turn = np.linalg.svd(
+            _GROWTH ** polynomials.degrees.sum(axis=0, dtype=np.float64)[:, None] * basis, full_matrices=False
+        )
         degrees = np.log(growth[::-1]) / math.log(_GROWTH)
         return cls(polynomials, torch.from_numpy(basis @ turn[::-1].T), torch.from_numpy(degrees))
 
@@ -198,17 +142,122 @@ class NullSpace:
         return self.polynomials.features(X) @ self.basis
 
 
+@dataclass(frozen=True)
+class FirstIntegrals:
+    """Products of cosines of d - 1 first integrals: every solution of a first-order equation is a function of these.
+
+    A first integral with a centre, +-|A (x - c)|^2, enters by its root, of which the even functions are smooth there.
+    The interval of each is longer than its range in the box, as in Solin and Sarkka (2020): cosines are flat at its
+    ends, and solutions need not be.
+
+    Args:
+        polynomials: Polynomials up to degree 2 in each coordinate.
+        integrals: Coefficients of the m first integrals, shape (P, m).
+        centers: Value in the centre; NaN where there is none; shape (m,).
+        ends: The intervals, shape (2, m).
+        orders: Number of half waves of each function in each interval, shape (K, m).
+    """
+
+    polynomials: Polynomials
+    integrals: Tensor
+    centers: Tensor
+    ends: Tensor
+    orders: Tensor
+
+    @classmethod
+    def of(cls, polynomials: Polynomials, integrals: Array, most: int | None) -> "FirstIntegrals":
+        """Cosines up to a total order; None for the highest, up to 100, with at most 1,000 functions."""
+        m, found = integrals.shape[1], [_center(polynomials, column) for column in integrals.T]
+        centers = torch.tensor([math.nan if each is None else each[0] for each in found], dtype=torch.float64)
+        unfinished = cls(polynomials, torch.from_numpy(integrals), centers, torch.empty(0), torch.empty(0))
+        inside = [np.clip(each[1], *polynomials.box) for each in found if each is not None]
+        corners = np.stack(np.meshgrid(*polynomials.box.T), axis=-1).reshape(-1, polynomials.box.shape[1])
+        levels = unfinished.levels(torch.from_numpy(np.vstack([polynomials.quadrature()[0], corners, *inside])))
+        low, high = levels.min(0).values, levels.max(0).values
+        beyond = _BEYOND * (high - low)
+        low = torch.where(centers.isnan(), low - beyond, (low - beyond).clamp(min=0.0))
+        most = most or max(k for k in range(1, _HIGHEST_ORDER + 1) if math.comb(k + m, m) <= _MOST_FUNCTIONS)
+        orders = [each for each in itertools.product(range(most + 1), repeat=m) if sum(each) <= most]
+        return replace(unfinished, ends=torch.stack([low, high + beyond]), orders=torch.tensor(orders))
+
+    @property
+    def degrees(self) -> Tensor:
+        """Length of each function's vector of orders, shape (K,)."""
+        found: Tensor = torch.linalg.vector_norm(self.orders.to(torch.float64), dim=1)
+        return found
+
+    def levels(self, X: Tensor) -> Tensor:
+        """The first integrals at encoded X (n, d), by their roots where they have a centre, shape (n, m)."""
+        values = self.polynomials.features(X) @ self.integrals
+        roots = (values - self.centers).abs().clamp(min=_NULL**2).sqrt()
+        return torch.where(self.centers.isnan(), values, roots)
+
+    def features(self, X: Tensor) -> Tensor:
+        """Values at encoded X (n, d), shape (n, K), differentiable in X."""
+        low, high = self.ends
+        angles = math.pi * (self.levels(X) - low) / (high - low)
+        waves = torch.cos(angles[:, None] * self.orders) * torch.where(self.orders > 0, math.sqrt(2), 1.0)
+        found: Tensor = waves.prod(dim=2)
+        return found
+
+
+def _center(polynomials: Polynomials, coefficients: Array) -> tuple[float, Array] | None:
+    """Value and place (1, d) where a combination of degree 2 is least, or largest, on all of space; None if nowhere."""
+    middle, unit = polynomials.box.mean(0)[None], np.eye(polynomials.box.shape[1], dtype=int)
+    slope = np.array([polynomials.derivatives(middle, tuple(a))[0] @ coefficients for a in unit])
+    bend = np.array([[polynomials.derivatives(middle, tuple(a + b))[0] @ coefficients for b in unit] for a in unit])
+    curvatures = np.linalg.eigvalsh(bend)
+    tiny = _NULL * max(np.abs(curvatures).max(), np.abs(slope).max())
+    offset = -np.linalg.pinv(bend, rcond=_NULL, hermitian=True) @ slope
+    saddle = curvatures[0] < -tiny and curvatures[-1] > tiny
+    if saddle or np.abs(curvatures).max() <= tiny or np.abs(bend @ offset + slope).max() > tiny:
+        return None
+    return float(polynomials.features(torch.from_numpy(middle + offset))[0].numpy() @ coefficients), middle + offset
+
+
+def first_integrals(physics: Physics) -> tuple[Polynomials, Array] | None:
+    """Polynomials, and coefficients (P, d - 1) of independent ones up to degree 2 that N takes to zero.
+
+    None where there are fewer, where N is not of first order or has a term in the function itself, and in one variable
+    or more than five.
+    """
+    box = enclosing_box(physics)
+    d = box.shape[1]
+    if not 2 <= d <= _MOST_VARIABLES:
+        return None
+    polynomials = Polynomials(box, 2)
+    points, mass = polynomials.quadrature()
+    operator = linear_operator(physics, physics.decode(points))
+    if np.any(operator.zeroth) or np.any(operator.second):
+        return None
+    root = np.sqrt(mass)[:, None]
+    values, image = root * polynomials.derivatives(points, (0,) * d), root * images(polynomials, operator, points)
+    totals = polynomials.degrees.sum(axis=0)
+    found = np.empty((len(totals), 0))
+    for degree in (1, 2):
+        among = np.flatnonzero((totals <= degree) & (totals > 0))
+        _, singular, rows = np.linalg.svd(image[:, among], full_matrices=False)
+        null = np.zeros((len(found), int((singular <= _NULL).sum())))
+        null[among] = rows[singular <= _NULL].T
+        # What those of degree 1 and their products add up to is no further one.
+        lines = values @ found
+        pairs = (lines[:, :, None] * lines[:, None] / root[:, None]).reshape(len(root), found.shape[1] ** 2)
+        known = np.column_stack([found, values.T @ pairs])
+        known[0] = 0.0
+        basis, sizes, _ = np.linalg.svd(known, full_matrices=False)
+        basis = basis[:, sizes > _NULL]
+        left, sizes, _ = np.linalg.svd(null - basis @ (basis.T @ null), full_matrices=False)
+        found = np.column_stack([found, left[:, sizes > 0.5]])[:, : d - 1]
+    slopes = np.stack([polynomials.derivatives(points, tuple(a)) @ found for a in np.eye(d, dtype=int)], axis=1)
+    return (polynomials, found) if np.linalg.matrix_rank(slopes, rtol=_NULL).max(initial=0) == d - 1 else None
+
+
 def is_harmonic(operator: LinearOperator) -> bool:
     """True if N is a constant elliptic second-order operator of two variables with no lower terms."""
     second = operator.second
     if second.shape[1] != 2 or np.any(operator.zeroth) or np.any(operator.first) or np.any(second != second[0]):
         return False
     return bool(np.linalg.det(second[0]) > 0)
-
-
-def largest_degree(d: int) -> int:
-    """The degree, from 1 to 30, whose polynomials in d variables are at most 1,000; 1 where none are so few."""
-    return max((k for k in range(2, _HIGHEST_DEGREE + 1) if (k + 1) ** d <= _MOST_POLYNOMIALS), default=1)
 
 
 def predicted_doubles(physics: Physics, degree: int) -> float:
@@ -220,7 +269,7 @@ def predicted_doubles(physics: Physics, degree: int) -> float:
     if is_harmonic(_operator(physics)):
         return 0.0
     d = len(Polynomials(enclosing_box(physics), degree).half)
-    return _COPIES * float(degree + 1) ** d * float(degree + _MORE_NODES) ** d
+    return _COPIES * float(degree + 1) ** d * float(degree + MORE_NODES) ** d
 
 
 def _operator(physics: Physics) -> LinearOperator:
@@ -233,25 +282,34 @@ def _operator(physics: Physics) -> LinearOperator:
     return linear_operator(physics, points)
 
 
-def solutions(physics: Physics, degree: int) -> Solutions:
-    """The solutions of the homogeneous equation, up to a polynomial degree.
+def solutions(physics: Physics, degree: int, orders: int | None = None) -> tuple[Solutions, ...]:
+    """The solutions of the homogeneous equation in the forms that there are, one of which has to be taken.
+
+    Args:
+        physics: The equation and where it holds.
+        degree: Highest degree of polynomials.
+        orders: See ``FirstIntegrals.of``.
 
     Raises:
         ValueError: the equation is not linear, or the degree does not suit it.
     """
     box = enclosing_box(physics)
     if is_harmonic(_operator(physics)):
-        return Harmonic.of(linear_operator(physics, physics.points[:1]), box, degree)
+        return (Harmonic.of(linear_operator(physics, physics.points[:1]), box, degree),)
     polynomials = Polynomials(box, degree)
     points, mass = polynomials.quadrature()
     operator = linear_operator(physics, physics.decode(points))
-    return NullSpace.of(np.sqrt(mass)[:, None] * polynomials.image(operator, points), polynomials)
+    null = NullSpace.of(np.sqrt(mass)[:, None] * images(polynomials, operator, points), polynomials)
+    found = first_integrals(physics)
+    return (null, FirstIntegrals.of(*found, orders)) if found else (null,)
 
 
 def particular(physics: Physics, scaling: Scaling, degree: int) -> tuple[Polynomials, Tensor] | None:
     """Polynomials and coefficients (P,) of one solution of N[t] = g for the target; None if zero is one.
 
-    The smallest solution in root mean square is taken (least squares over the null space's complement).
+    Its degree in each variable is at most 1, 2, 4, ... or ``degree``, whichever suffices first: of all solutions, a
+    smooth one. Of those of that degree it is the smallest in root mean square (least squares over the null space's
+    complement).
 
     Raises:
         ValueError: polynomials of this degree cannot solve the equation to 1e-6 of its right-hand side.
@@ -263,12 +321,16 @@ def particular(physics: Physics, scaling: Scaling, degree: int) -> tuple[Polynom
     operator = linear_operator(physics, physics.decode(points))
     source = linear_rows(physics, scaling, physics.decode(points))[0].source
     root = np.sqrt(mass)
-    image = root[:, None] * polynomials.image(operator, points)
-    found, *_ = np.linalg.lstsq(image, root * source, rcond=1e-10)
-    missed = np.linalg.norm(image @ found - root * source) / np.linalg.norm(root * source)
-    if missed > _NULL:
-        raise ValueError(
-            f"Polynomials of degree {degree} leave {missed:.2g} of the equation's right-hand side: raise `degree`, "
-            "or use engine trained."
-        )
-    return polynomials, torch.from_numpy(found)
+    image = root[:, None] * images(polynomials, operator, points)
+    for most in [*(2**k for k in range(degree.bit_length()) if 2**k < degree), degree]:
+        among = polynomials.degrees.max(axis=0) <= most
+        solved, *_ = np.linalg.lstsq(image[:, among], root * source, rcond=1e-10)
+        missed = np.linalg.norm(image[:, among] @ solved - root * source) / np.linalg.norm(root * source)
+        if missed <= _NULL:
+            found = np.zeros(len(among))
+            found[among] = solved
+            return polynomials, torch.from_numpy(found)
+    raise ValueError(
+        f"Polynomials of degree {degree} leave {missed:.2g} of the equation's right-hand side: raise `degree`, "
+        "or use engine trained."
+    )

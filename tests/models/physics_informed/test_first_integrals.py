@@ -1,0 +1,164 @@
+"""Equations of first order: their solutions are the functions of the first integrals."""
+
+import numpy as np
+import pytest
+import torch
+
+from fieldcraft.models.observations import Observations, Physics
+from fieldcraft.models.physics_informed.solutions import FirstIntegrals, NullSpace, first_integrals, particular
+from fieldcraft.models.surrogate import no_report
+from fieldcraft.models.surrogates.physics_informed import PhysicsInformed
+from fieldcraft.physics.operators import LinearEquation, laplace, poisson
+from fieldcraft.physics.problems.dropwave import DropWave
+
+BASIS = PhysicsInformed("basis")
+
+
+def first_order(*along, zeroth=0.0, right=0.0):
+    """sum_i along_i f_i + zeroth f = right."""
+    d = len(along)
+    return LinearEquation(zeroth, along, ((0.0,) * d,) * d, right)
+
+
+def column(i, factor=1.0, less=0.0):
+    return lambda points: factor * (points[:, i] - less)
+
+
+ROUND = first_order(column(1, -1.0), column(0))
+ELLIPSES = first_order(column(1, -1.0, 1.5), column(0, 2.0, -0.4))
+DOUBLY = first_order(column(1, -1.0), column(0), column(3, -1.0), column(2))
+UNEQUAL = first_order(column(1, -1.0), column(0), column(3, -2.0), column(2, 2.0))
+FIELDS = {
+    "a line": (first_order(1.0, 0.5), 2),
+    "lines in space": (first_order(1.0, -2.0, 0.5), 3),
+    "circles": (ROUND, 2),
+    "ellipses off the centre": (ELLIPSES, 2),
+    "hyperbolas": (first_order(column(0, -1.0), column(1)), 2),
+    "an axis": (first_order(column(1, -1.0), column(0), 0.0), 3),
+    "a screw on a plane": (first_order(column(1), 0.0, 0.0), 3),
+    "two circles at once": (DOUBLY, 4),
+}
+
+
+def observed(equation, d, function, n, seed=0, noise=0.0, half=3.0, X=None):
+    rng = np.random.default_rng(seed)
+    drawn, Z = rng.uniform(-1, 1, (n, d)), rng.uniform(-1, 1, (32, d))
+    X = drawn if X is None else X
+    physics = Physics(equation, half * Z, np.zeros(d), np.full(d, half))
+    y = function(half * X) + noise * rng.standard_normal(len(X))
+    return Observations(X, y, maximize=False, physics=physics, noise_sd=noise)
+
+
+def nothing(points):
+    return points[:, 0]
+
+
+def integrals(equation, d):
+    return FirstIntegrals.of(*first_integrals(observed(equation, d, nothing, 2).physics), None)
+
+
+def fit(data):
+    return BASIS.fit(data, np.random.default_rng(1), None, no_report)
+
+
+def error(posterior, function, d=2, half=3.0):
+    """Root mean square error relative to the function's standard deviation, over the box."""
+    X = np.random.default_rng(99).uniform(-1, 1, (400, d))
+    truth = function(half * X)
+    found = posterior.scaling.to_physical(posterior.mean_var(torch.from_numpy(X))[0].numpy())
+    return float(np.sqrt(np.mean((found - truth) ** 2)) / truth.std())
+
+
+def radius(points):
+    return np.hypot(*points.T)
+
+
+@pytest.mark.parametrize(("equation", "d"), FIELDS.values(), ids=FIELDS)
+def test_functions_of_first_integrals_solve_the_equation_and_tell_the_lines_apart(equation, d):
+    space = integrals(equation, d)
+    X = torch.from_numpy(np.random.default_rng(7).uniform(-1, 1, (20, d)))
+    along = np.stack([b(3 * X.numpy()) if callable(b) else np.full(len(X), b) for b in equation.first], axis=1)
+    features = torch.func.vmap(torch.func.jacrev(lambda x: space.features(x[None])[0]))(X)
+    images = torch.einsum("nkd,nd->nk", features, torch.from_numpy(along))
+    assert float(images.abs().max()) < 1e-9 * float(features.abs().max())
+    slopes = torch.func.vmap(torch.func.jacrev(lambda x: space.levels(x[None])[0]))(X)
+    assert space.orders.shape[1] == d - 1
+    assert torch.linalg.matrix_rank(slopes).tolist() == [d - 1] * len(X)
+
+
+@pytest.mark.parametrize(("equation", "center", "factor"), [(ROUND, (0.0, 0.0), 1.0), (ELLIPSES, (-0.4, 1.5), 2.0)])
+def test_closed_lines_are_told_apart_by_their_distance_from_the_centre(equation, center, factor):
+    space = integrals(equation, 2)
+    X = np.random.default_rng(7).uniform(-1, 1, (50, 2))
+    away = 3 * X - center
+    ratio = space.levels(torch.from_numpy(X))[:, 0].numpy() / np.sqrt(factor * away[:, 0] ** 2 + away[:, 1] ** 2)
+    np.testing.assert_allclose(ratio, ratio[0], rtol=1e-9)
+
+
+def test_the_slopes_in_the_centre_itself_are_zero():
+    space = integrals(ROUND, 2)
+    slopes = torch.autograd.functional.jacobian(
+        lambda X: space.features(X).sum(0), torch.zeros(1, 2, dtype=torch.float64)
+    )
+    assert float(slopes.abs().max()) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("equation", "d"),
+    [
+        (laplace(2), 2),
+        (first_order(1.0, 0.5, zeroth=0.3), 2),
+        (first_order(1.0), 1),
+        (first_order(column(0), column(1)), 2),  # x / y is no polynomial
+        (UNEQUAL, 4),  # the third says how far one circle runs ahead of the other
+        (first_order(*(1.0,) * 6), 6),
+    ],
+    ids=["second order", "decay", "one variable", "rays", "unequal circles", "six variables"],
+)
+def test_other_equations_have_none_that_are_looked_for(equation, d):
+    assert first_integrals(observed(equation, d, nothing, 2).physics) is None
+
+
+def test_rings_are_learnt_where_polynomials_cannot_follow_and_a_smooth_bowl_by_polynomials():
+    def rings(points):
+        return np.cos(10 * radius(points))
+
+    def bowl(points):
+        return radius(points) ** 2 - 0.05 * radius(points) ** 4
+
+    # One at each of 40 distances from the centre, up to the corners.
+    angles = np.pi / 4 + 2 * np.pi * np.arange(40) / 4
+    X = np.sqrt(2) * np.linspace(0, 1, 40)[:, None] * np.column_stack([np.cos(angles), np.sin(angles)])
+    found = [fit(observed(ROUND, 2, function, 0, noise=0.001, X=X)) for function in (rings, bowl)]
+    assert [type(each.solutions) for each in found] == [FirstIntegrals, NullSpace]
+    assert error(found[0], rings) < 0.02
+    assert error(found[1], bowl) < 0.02
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_moves_on_unchanged_is_learnt_beside_a_source(seed):
+    def moved(points):
+        return points[:, 1] - 0.5 * points[:, 0] + points[:, 0] ** 2
+
+    equation = first_order(1.0, 0.5, right=column(0, 2.0))
+    assert error(fit(observed(equation, 2, moved, 12, seed=seed)), moved) < 0.05
+
+
+def test_the_particular_solution_has_the_lowest_degree_that_suffices():
+    data = observed(poisson(2, lambda points: 12 * points[:, 0] ** 2), 2, nothing, 4)
+    for degree in (5, 12):
+        polynomials, coefficients = particular(data.physics, data.scaling, degree)
+        used = polynomials.degrees[:, coefficients.numpy() != 0]
+        assert used.max() == 4
+    with pytest.raises(ValueError, match="Polynomials of degree 3 leave"):
+        particular(data.physics, data.scaling, 3)
+
+
+def test_the_form_that_was_chosen_is_restored_bit_for_bit():
+    problem = DropWave()
+    data = observed(problem.equation, 2, problem.exact, 40, noise=0.01, half=5.12)
+    posterior = fit(data)
+    assert isinstance(posterior.solutions, FirstIntegrals)
+    again = BASIS.restore(data, posterior.state())
+    Z = torch.from_numpy(np.random.default_rng(2).uniform(-1, 1, (9, 2)))
+    assert all(map(torch.equal, again.mean_var(Z), posterior.mean_var(Z)))
