@@ -43,8 +43,8 @@ def test_what_is_said_of_the_stored_studies_is_what_they_hold():
     significant = [row for problem in data["problems"] for row in problem["rows"] if (row.get("q") or 1) <= 0.05]
     assert f"Of {tests} tests of it against another on one problem {len(significant)} are significant" in docs
     four = [(name, f"{rank['mean']:.1f}") for name, rank in data["ranks"].items()][:4]
-    assert four == [("auto", "1.8"), ("baybe", "3.6"), ("gp_ei", "3.7"), ("ax", "4.2")]
-    assert "(1.8; BayBE 3.6, the plain Gaussian process 3.7, Ax 4.2)" in examples
+    assert four == [("auto", "1.6"), ("baybe", "3.6"), ("gp_ei", "3.7"), ("ax", "4.3")]
+    assert "(1.6; BayBE 3.6, the plain Gaussian process 3.7, Ax 4.3)" in examples
     data = results("studies/results/constrained")
     assert all(cell["state"] == "finished" for cell in data["cells"])
     hours = data["cpu_seconds"] / 3600

@@ -95,6 +95,23 @@ def test_closed_lines_are_told_apart_by_their_distance_from_the_centre(equation,
     np.testing.assert_allclose(ratio, ratio[0], rtol=1e-9)
 
 
+def test_about_an_axis_they_are_the_place_along_it_and_the_distance_from_it():
+    space = integrals(FIELDS["an axis"][0], 3)
+    X = np.random.default_rng(7).uniform(-1, 1, (50, 3))
+    along, away = space.levels(torch.from_numpy(X)).numpy().T
+    for level, expected in ((along, X[:, 2]), (away, np.hypot(X[:, 0], X[:, 1]))):
+        np.testing.assert_allclose(level / expected, level[0] / expected[0], rtol=1e-9)
+
+
+def test_the_cosines_add_up_to_a_function_that_is_steep_at_the_ends_of_the_box():
+    space = integrals(FIELDS["a line"][0], 2)
+    X = np.random.default_rng(7).uniform(-1, 1, (2000, 2))
+    steep = np.exp(X[:, 1] - 0.5 * X[:, 0])
+    features = space.features(torch.from_numpy(X)).numpy()
+    weights = np.linalg.lstsq(features, steep, rcond=1e-12)[0]
+    assert np.abs(features @ weights - steep).max() < 1e-8
+
+
 def test_the_slopes_in_the_centre_itself_are_zero():
     space = integrals(ROUND, 2)
     slopes = torch.autograd.functional.jacobian(
@@ -108,12 +125,13 @@ def test_the_slopes_in_the_centre_itself_are_zero():
     [
         (laplace(2), 2),
         (first_order(1.0, 0.5, zeroth=0.3), 2),
+        (first_order(column(0), 0.0, zeroth=-1.0), 2),  # x h(y): x itself is a solution, but not every function of it
         (first_order(1.0), 1),
         (first_order(column(0), column(1)), 2),  # x / y is no polynomial
         (UNEQUAL, 4),  # the third says how far one circle runs ahead of the other
         (first_order(*(1.0,) * 6), 6),
     ],
-    ids=["second order", "decay", "one variable", "rays", "unequal circles", "six variables"],
+    ids=["second order", "decay", "growth", "one variable", "rays", "unequal circles", "six variables"],
 )
 def test_other_equations_have_none_that_are_looked_for(equation, d):
     assert first_integrals(observed(equation, d, nothing, 2).physics) is None

@@ -15,7 +15,9 @@ def test_the_table_of_errors_holds_what_was_measured():
     for name, errors in FOUND["errors"].items():
         for results in (12, 24):
             told = [errors[f"{each}, {results}"] for each in ("polynomials", "first integrals", "basis", "exact_gp")]
-            assert f"| {name} | {results} | " + " | ".join(f"{geometric_mean(each):.2g}" for each in told) + " |" in TEXT
+            assert (
+                f"| {name} | {results} | " + " | ".join(f"{geometric_mean(each):.2g}" for each in told) + " |" in TEXT
+            )
 
 
 def test_the_table_of_regrets_holds_what_was_measured():
