@@ -144,8 +144,15 @@ def fit_solutions(
         scaling=data.scaling,
         metrics=dict(zip(_METRICS, numbers, strict=True)),
         digest=digest,
-        remarks=_doubted(data, prior.log_noise),
+        remarks={**_form(space), **_doubted(data, prior.log_noise)},
     )
+
+
+def _form(space: Solutions) -> dict[str, str]:
+    """Remark where not polynomials, but functions of first integrals were taken; else none."""
+    if not isinstance(space, FirstIntegrals):
+        return {}
+    return {"solutions": "functions of what the equation keeps constant along its lines, not polynomials"}
 
 
 def _doubted(data: Observations, log_noise: float) -> dict[str, str]:
@@ -182,7 +189,7 @@ def restore_solutions(
     background = Background(Polynomials(box, degree), state["background"]) if "background" in state else None
     noise = Prior(metrics["log_scale"], metrics["log_decay"], metrics["log_noise"]).noise
     weights = Weights(state["mean"], state["spread"], state["rows"], _left(data, background), noise)
-    doubted = _doubted(data, metrics["log_noise"])
+    remarks = {**_form(space), **_doubted(data, metrics["log_noise"])}
     return SolutionPosterior(
-        space, state["sizes"], weights, background, data.scaling, metrics, state["digest"], doubted
+        space, state["sizes"], weights, background, data.scaling, metrics, state["digest"], remarks
     )

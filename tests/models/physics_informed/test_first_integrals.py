@@ -149,6 +149,8 @@ def test_rings_are_learnt_where_polynomials_cannot_follow_and_a_smooth_bowl_by_p
     X = np.sqrt(2) * np.linspace(0, 1, 40)[:, None] * np.column_stack([np.cos(angles), np.sin(angles)])
     found = [fit(observed(ROUND, 2, function, 0, noise=0.001, X=X)) for function in (rings, bowl)]
     assert [type(each.solutions) for each in found] == [FirstIntegrals, NullSpace]
+    said = {"solutions": "functions of what the equation keeps constant along its lines, not polynomials"}
+    assert [each.remarks for each in found] == [said, {}]
     assert error(found[0], rings) < 0.02
     assert error(found[1], bowl) < 0.02
 
@@ -180,3 +182,4 @@ def test_the_form_that_was_chosen_is_restored_bit_for_bit():
     again = BASIS.restore(data, posterior.state())
     Z = torch.from_numpy(np.random.default_rng(2).uniform(-1, 1, (9, 2)))
     assert all(map(torch.equal, again.mean_var(Z), posterior.mean_var(Z)))
+    assert again.remarks == posterior.remarks and "solutions" in again.remarks
