@@ -216,7 +216,7 @@ class Basis:
     Args:
         degree: Highest degree of the harmonic polynomials, or of the polynomials in each variable that the numerical
             null space is made of; None for the largest, up to 30, with at most 1,000 of these: 9 in three variables.
-            For an equation of first order also the most half waves in its first integrals, and None is up to 100.
+            For an equation of first order, and a wave equation, also the most half waves; None is up to 100.
         memory_gb: See ``Trained``.
     """
 

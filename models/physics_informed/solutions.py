@@ -3,7 +3,8 @@
 A target that satisfies ``N[t] = g`` is one particular solution plus a combination of solutions of ``N[psi] = 0``.
 In the plane, a constant elliptic N without lower terms has the harmonic polynomials (after a linear change of
 coordinates); any other linear N has the numerical null space of its action on polynomials. One of first order that says
-along which lines nothing changes has the functions of its first integrals besides.
+along which lines nothing changes has the functions of its first integrals besides, and a wave equation of two variables
+the sums of a function of each of its two characteristics (d'Alembert, 1747).
 """
 
 import itertools
@@ -146,13 +147,15 @@ class NullSpace:
 class FirstIntegrals:
     """Products of cosines of d - 1 first integrals: every solution of a first-order equation is a function of these.
 
+    Of the two characteristics of a wave equation there are the cosines of each, without products.
+
     A first integral with a centre, +-|A (x - c)|^2, enters by its root, of which the even functions are smooth there.
     The interval of each is longer than its range in the box, as in Solin and Sarkka (2020): cosines are flat at its
     ends, and solutions need not be.
 
     Args:
         polynomials: Polynomials up to degree 2 in each coordinate.
-        integrals: Coefficients of the m first integrals, shape (P, m).
+        integrals: Coefficients of the m first integrals or characteristics, shape (P, m).
         centers: Value in the centre; NaN where there is none; shape (m,).
         ends: The intervals, shape (2, m).
         orders: Number of half waves of each function in each interval, shape (K, m).
@@ -165,8 +168,15 @@ class FirstIntegrals:
     orders: Tensor
 
     @classmethod
-    def of(cls, polynomials: Polynomials, integrals: Array, most: int | None) -> "FirstIntegrals":
-        """Cosines up to a total order; None for the highest, up to 100, with at most 1,000 functions."""
+    def of(cls, polynomials: Polynomials, integrals: Array, most: int | None, crossed: bool = True) -> "FirstIntegrals":
+        """Cosines up to a total order; None for the highest, up to 100, with at most 1,000 functions.
+
+        Args:
+            polynomials: See the class.
+            integrals: See the class.
+            most: The total order.
+            crossed: With the products of cosines of several.
+        """
         m, found = integrals.shape[1], [_center(polynomials, column) for column in integrals.T]
         centers = torch.tensor([math.nan if each is None else each[0] for each in found], dtype=torch.float64)
         unfinished = cls(polynomials, torch.from_numpy(integrals), centers, torch.empty(0), torch.empty(0))
@@ -176,9 +186,10 @@ class FirstIntegrals:
         low, high = levels.min(0).values, levels.max(0).values
         beyond = _BEYOND * (high - low)
         low = torch.where(centers.isnan(), low - beyond, (low - beyond).clamp(min=0.0))
-        most = most or max(k for k in range(1, _HIGHEST_ORDER + 1) if math.comb(k + m, m) <= _MOST_FUNCTIONS)
-        orders = [each for each in itertools.product(range(most + 1), repeat=m) if sum(each) <= most]
-        return replace(unfinished, ends=torch.stack([low, high + beyond]), orders=torch.tensor(orders))
+        highest = max(k for k in range(1, _HIGHEST_ORDER + 1) if math.comb(k + m, m) <= _MOST_FUNCTIONS or not crossed)
+        orders = itertools.product(range((most or highest) + 1), repeat=m)
+        kept = [each for each in orders if sum(each) <= (most or highest) and (crossed or sum(each) == max(each))]
+        return replace(unfinished, ends=torch.stack([low, high + beyond]), orders=torch.tensor(kept))
 
     @property
     def degrees(self) -> Tensor:
@@ -252,12 +263,32 @@ def first_integrals(physics: Physics) -> tuple[Polynomials, Array] | None:
     return (polynomials, found) if np.linalg.matrix_rank(slopes, rtol=_NULL).max(initial=0) == d - 1 else None
 
 
+def characteristics(physics: Physics) -> tuple[Polynomials, Array] | None:
+    """Polynomials, and coefficients (P, 2) of the two characteristics of a wave equation with constant coefficients.
+
+    They are w . x for both w with w^T second w = 0. None where N is no wave equation.
+    """
+    operator = _operator(physics)
+    if not _is_plain(operator) or np.linalg.det(operator.second[0]) >= 0:
+        return None
+    polynomials = Polynomials(enclosing_box(physics), 2)
+    sizes, axes = np.linalg.eigh(operator.second[0])
+    slopes = axes @ (np.sqrt(np.abs(sizes[::-1]))[:, None] * [[1.0, 1.0], [1.0, -1.0]])
+    first, second = (polynomials.degrees == np.array(each)[:, None] for each in ((1, 0), (0, 1)))
+    found = np.where(first.all(axis=0)[:, None], slopes[0] * polynomials.half[0], 0.0)
+    return polynomials, found + np.where(second.all(axis=0)[:, None], slopes[1] * polynomials.half[1], 0.0)
+
+
+def _is_plain(operator: LinearOperator) -> bool:
+    """True if N is a constant second-order operator of two variables with no lower terms."""
+    second = operator.second
+    lower = np.any(operator.zeroth) or np.any(operator.first)
+    return second.shape[1] == 2 and not lower and bool(np.all(second == second[0]))
+
+
 def is_harmonic(operator: LinearOperator) -> bool:
     """True if N is a constant elliptic second-order operator of two variables with no lower terms."""
-    second = operator.second
-    if second.shape[1] != 2 or np.any(operator.zeroth) or np.any(operator.first) or np.any(second != second[0]):
-        return False
-    return bool(np.linalg.det(second[0]) > 0)
+    return _is_plain(operator) and bool(np.linalg.det(operator.second[0]) > 0)
 
 
 def predicted_doubles(physics: Physics, degree: int) -> float:
@@ -300,8 +331,11 @@ def solutions(physics: Physics, degree: int, orders: int | None = None) -> tuple
     points, mass = polynomials.quadrature()
     operator = linear_operator(physics, physics.decode(points))
     null = NullSpace.of(np.sqrt(mass)[:, None] * images(polynomials, operator, points), polynomials)
-    found = first_integrals(physics)
-    return (null, FirstIntegrals.of(*found, orders)) if found else (null,)
+    if found := first_integrals(physics):
+        return null, FirstIntegrals.of(*found, orders)
+    if found := characteristics(physics):
+        return null, FirstIntegrals.of(*found, orders, crossed=False)
+    return (null,)
 
 
 def particular(physics: Physics, scaling: Scaling, degree: int) -> tuple[Polynomials, Tensor] | None:

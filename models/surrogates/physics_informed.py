@@ -54,7 +54,7 @@ class PhysicsInformed:
             term, the ridge and the perturbed targets. Linear equations only.
         noise: Standard deviation of a result in target units that an exact draw of ``trained`` assumes if it is not
             known (0.05).
-        degree: Highest degree of the polynomials of ``basis``, and most half waves of an equation of first order; by
+        degree: Highest degree of the polynomials of ``basis``, and most half waves for one of first order or waves; by
             default the largest, up to 30 and 100, with at most 1,000 functions.
         kernel: "rbf" (smooth functions) or "matern52" (twice differentiable ones), of ``kernel`` ("rbf"; "matern52"
             where the domain has a mask, at whose corners a solution may be rough).

@@ -1,11 +1,17 @@
-"""Equations of first order: their solutions are the functions of the first integrals."""
+"""Symmetries, transport and waves: solutions are functions of first integrals, or sums of such."""
 
 import numpy as np
 import pytest
 import torch
 
 from fieldcraft.models.observations import Observations, Physics
-from fieldcraft.models.physics_informed.solutions import FirstIntegrals, NullSpace, first_integrals, particular
+from fieldcraft.models.physics_informed.solutions import (
+    FirstIntegrals,
+    NullSpace,
+    characteristics,
+    first_integrals,
+    particular,
+)
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates.physics_informed import PhysicsInformed
 from fieldcraft.physics.operators import LinearEquation, laplace, poisson
@@ -153,6 +159,43 @@ def test_rings_are_learnt_where_polynomials_cannot_follow_and_a_smooth_bowl_by_p
     assert [each.remarks for each in found] == [said, {}]
     assert error(found[0], rings) < 0.02
     assert error(found[1], bowl) < 0.02
+
+
+WAVES = {
+    "along and against": LinearEquation(0.0, (0.0, 0.0), ((4.0, 0.0), (0.0, -1.0))),
+    "mixed": LinearEquation(0.0, (0.0, 0.0), ((1.0, 1.5), (1.5, 2.0))),
+}
+
+
+@pytest.mark.parametrize("equation", WAVES.values(), ids=WAVES)
+def test_a_wave_is_the_sum_of_a_function_of_either_characteristic(equation):
+    space = FirstIntegrals.of(*characteristics(observed(equation, 2, nothing, 2).physics), 30, crossed=False)
+    assert sorted(space.orders.tolist()) == sorted([[k, 0] for k in range(31)] + [[0, k] for k in range(1, 31)])
+    X = torch.from_numpy(np.random.default_rng(7).uniform(-1, 1, (20, 2)))
+    bends = torch.func.vmap(torch.func.hessian(lambda x: space.features(x[None])[0]))(X)
+    images = torch.einsum("nkij,ij->nk", bends, torch.tensor(equation.second, dtype=torch.float64))
+    assert float(images.abs().max()) < 1e-9 * float(bends.abs().max())
+    slopes = torch.func.vmap(torch.func.jacrev(lambda x: space.levels(x[None])[0]))(X)
+    assert torch.linalg.matrix_rank(slopes).tolist() == [2] * len(X)
+
+
+def test_only_a_wave_equation_has_characteristics():
+    others = (laplace(2), ROUND, LinearEquation(0.0, (1.0, 0.0), ((4.0, 0.0), (0.0, -1.0))))
+    assert [characteristics(observed(each, 2, nothing, 2).physics) for each in others] == [None] * 3
+
+
+def test_two_pulses_that_pass_each_other_are_learnt_and_restored():
+    def pulses(points):
+        x, t = points.T
+        return np.exp(-3 * (x - 2 * t) ** 2 / 4) - 0.7 * np.exp(-3 * (x + 2 * t - 3) ** 2 / 4)
+
+    data = observed(WAVES["along and against"], 2, pulses, 60, noise=0.001)
+    posterior = fit(data)
+    assert isinstance(posterior.solutions, FirstIntegrals)
+    assert error(posterior, pulses) < 0.1
+    again = BASIS.restore(data, posterior.state())
+    Z = torch.from_numpy(np.random.default_rng(2).uniform(-1, 1, (9, 2)))
+    assert all(map(torch.equal, again.mean_var(Z), posterior.mean_var(Z)))
 
 
 @pytest.mark.parametrize("seed", range(3))
