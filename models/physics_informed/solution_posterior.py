@@ -110,7 +110,7 @@ class SolutionPosterior:
         return state
 
 
-_INTEGRALS = ("integrals", "centers", "ends", "orders")
+_INTEGRALS = ("integrals", "growth", "centers", "ends", "orders")
 _METRICS = ("log_evidence", "log_scale", "log_decay", "log_noise", "functions")
 
 

@@ -147,7 +147,8 @@ class NullSpace:
 class FirstIntegrals:
     """Products of cosines of d - 1 first integrals: every solution of a first-order equation is a function of these.
 
-    Of the two characteristics of a wave equation there are the cosines of each, without products.
+    Of the two characteristics of a wave equation there are the cosines of each, without products. Along the lines of an
+    equation with a term in the function itself, the functions grow or decay as e^mu does.
 
     A first integral with a centre, +-|A (x - c)|^2, enters by its root, of which the even functions are smooth there.
     The interval of each is longer than its range in the box, as in Solin and Sarkka (2020): cosines are flat at its
@@ -156,6 +157,7 @@ class FirstIntegrals:
     Args:
         polynomials: Polynomials up to degree 2 in each coordinate.
         integrals: Coefficients of the m first integrals or characteristics, shape (P, m).
+        growth: Coefficients of mu, shape (P,).
         centers: Value in the centre; NaN where there is none; shape (m,).
         ends: The intervals, shape (2, m).
         orders: Number of half waves of each function in each interval, shape (K, m).
@@ -163,26 +165,33 @@ class FirstIntegrals:
 
     polynomials: Polynomials
     integrals: Tensor
+    growth: Tensor
     centers: Tensor
     ends: Tensor
     orders: Tensor
 
     @classmethod
-    def of(cls, polynomials: Polynomials, integrals: Array, most: int | None, crossed: bool = True) -> "FirstIntegrals":
+    def of(
+        cls, polynomials: Polynomials, integrals: Array, growth: Array, most: int | None, crossed: bool = True
+    ) -> "FirstIntegrals":
         """Cosines up to a total order; None for the highest, up to 100, with at most 1,000 functions.
 
         Args:
             polynomials: See the class.
             integrals: See the class.
+            growth: See the class.
             most: The total order.
             crossed: With the products of cosines of several.
         """
         m, found = integrals.shape[1], [_center(polynomials, column) for column in integrals.T]
         centers = torch.tensor([math.nan if each is None else each[0] for each in found], dtype=torch.float64)
-        unfinished = cls(polynomials, torch.from_numpy(integrals), centers, torch.empty(0), torch.empty(0))
         inside = [np.clip(each[1], *polynomials.box) for each in found if each is not None]
         corners = np.stack(np.meshgrid(*polynomials.box.T), axis=-1).reshape(-1, polynomials.box.shape[1])
-        levels = unfinished.levels(torch.from_numpy(np.vstack([polynomials.quadrature()[0], corners, *inside])))
+        places = torch.from_numpy(np.vstack([polynomials.quadrature()[0], corners, *inside]))
+        mu = torch.from_numpy(growth.copy())
+        mu[0] -= (polynomials.features(places) @ mu).max()  # the first polynomial is 1
+        unfinished = cls(polynomials, torch.from_numpy(integrals), mu, centers, torch.empty(0), torch.empty(0))
+        levels = unfinished.levels(places)
         low, high = levels.min(0).values, levels.max(0).values
         beyond = _BEYOND * (high - low)
         low = torch.where(centers.isnan(), low - beyond, (low - beyond).clamp(min=0.0))
@@ -208,7 +217,7 @@ class FirstIntegrals:
         low, high = self.ends
         angles = math.pi * (self.levels(X) - low) / (high - low)
         waves = torch.cos(angles[:, None] * self.orders) * torch.where(self.orders > 0, math.sqrt(2), 1.0)
-        found: Tensor = waves.prod(dim=2)
+        found: Tensor = waves.prod(dim=2) * (self.polynomials.features(X) @ self.growth).exp()[:, None]
         return found
 
 
@@ -226,11 +235,11 @@ def _center(polynomials: Polynomials, coefficients: Array) -> tuple[float, Array
     return float(polynomials.features(torch.from_numpy(middle + offset))[0].numpy() @ coefficients), middle + offset
 
 
-def first_integrals(physics: Physics) -> tuple[Polynomials, Array] | None:
-    """Polynomials, and coefficients (P, d - 1) of independent ones up to degree 2 that N takes to zero.
+def first_integrals(physics: Physics) -> tuple[Polynomials, Array, Array] | None:
+    """Polynomials, and coefficients of first integrals (P, d - 1) and of the growth mu along their lines (P,).
 
-    None where there are fewer, where N is not of first order or has a term in the function itself, and in one variable
-    or more than five.
+    With N = b . grad + c these are independent polynomials up to degree 2 of b . grad psi = 0 and b . grad mu = -c.
+    None where there are no such, where N is not of first order, and in one variable or more than five.
     """
     box = enclosing_box(physics)
     d = box.shape[1]
@@ -239,10 +248,10 @@ def first_integrals(physics: Physics) -> tuple[Polynomials, Array] | None:
     polynomials = Polynomials(box, 2)
     points, mass = polynomials.quadrature()
     operator = linear_operator(physics, physics.decode(points))
-    if np.any(operator.zeroth) or np.any(operator.second):
+    if np.any(operator.second):
         return None
-    root = np.sqrt(mass)[:, None]
-    values, image = root * polynomials.derivatives(points, (0,) * d), root * images(polynomials, operator, points)
+    root, along = np.sqrt(mass)[:, None], replace(operator, zeroth=np.zeros(len(points)))
+    values, image = root * polynomials.derivatives(points, (0,) * d), root * images(polynomials, along, points)
     totals = polynomials.degrees.sum(axis=0)
     found = np.empty((len(totals), 0))
     for degree in (1, 2):
@@ -260,13 +269,17 @@ def first_integrals(physics: Physics) -> tuple[Polynomials, Array] | None:
         left, sizes, _ = np.linalg.svd(null - basis @ (basis.T @ null), full_matrices=False)
         found = np.column_stack([found, left[:, sizes > 0.5]])[:, : d - 1]
     slopes = np.stack([polynomials.derivatives(points, tuple(a)) @ found for a in np.eye(d, dtype=int)], axis=1)
-    return (polynomials, found) if np.linalg.matrix_rank(slopes, rtol=_NULL).max(initial=0) == d - 1 else None
+    lost, growth = -root[:, 0] * operator.zeroth, np.zeros(len(totals))
+    growth[totals <= 2] = np.linalg.lstsq(image[:, totals <= 2], lost, rcond=1e-10)[0]
+    grows = np.linalg.norm(image @ growth - lost) <= _NULL * np.linalg.norm(lost)
+    independent = np.linalg.matrix_rank(slopes, rtol=_NULL).max(initial=0) == d - 1
+    return (polynomials, found, growth) if grows and independent else None
 
 
-def characteristics(physics: Physics) -> tuple[Polynomials, Array] | None:
-    """Polynomials, and coefficients (P, 2) of the two characteristics of a wave equation with constant coefficients.
+def characteristics(physics: Physics) -> tuple[Polynomials, Array, Array] | None:
+    """Polynomials, and coefficients of the characteristics (P, 2) of a wave equation, which has no growth (P,).
 
-    They are w . x for both w with w^T second w = 0. None where N is no wave equation.
+    They are w . x for both w with w^T second w = 0. None where N is no wave equation with constant coefficients.
     """
     operator = _operator(physics)
     if not _is_plain(operator) or np.linalg.det(operator.second[0]) >= 0:
@@ -276,7 +289,8 @@ def characteristics(physics: Physics) -> tuple[Polynomials, Array] | None:
     slopes = axes @ (np.sqrt(np.abs(sizes[::-1]))[:, None] * [[1.0, 1.0], [1.0, -1.0]])
     first, second = (polynomials.degrees == np.array(each)[:, None] for each in ((1, 0), (0, 1)))
     found = np.where(first.all(axis=0)[:, None], slopes[0] * polynomials.half[0], 0.0)
-    return polynomials, found + np.where(second.all(axis=0)[:, None], slopes[1] * polynomials.half[1], 0.0)
+    found += np.where(second.all(axis=0)[:, None], slopes[1] * polynomials.half[1], 0.0)
+    return polynomials, found, np.zeros(len(found))
 
 
 def _is_plain(operator: LinearOperator) -> bool:
@@ -327,15 +341,20 @@ def solutions(physics: Physics, degree: int, orders: int | None = None) -> tuple
     box = enclosing_box(physics)
     if is_harmonic(_operator(physics)):
         return (Harmonic.of(linear_operator(physics, physics.points[:1]), box, degree),)
+    more: tuple[Solutions, ...] = ()
+    if found := first_integrals(physics):
+        more = (FirstIntegrals.of(*found, orders),)
+    elif found := characteristics(physics):
+        more = (FirstIntegrals.of(*found, orders, crossed=False),)
     polynomials = Polynomials(box, degree)
     points, mass = polynomials.quadrature()
     operator = linear_operator(physics, physics.decode(points))
-    null = NullSpace.of(np.sqrt(mass)[:, None] * images(polynomials, operator, points), polynomials)
-    if found := first_integrals(physics):
-        return null, FirstIntegrals.of(*found, orders)
-    if found := characteristics(physics):
-        return null, FirstIntegrals.of(*found, orders, crossed=False)
-    return (null,)
+    try:
+        return NullSpace.of(np.sqrt(mass)[:, None] * images(polynomials, operator, points), polynomials), *more
+    except ValueError:
+        if not more:
+            raise
+        return more  # what decays fast is no polynomial
 
 
 def particular(physics: Physics, scaling: Scaling, degree: int) -> tuple[Polynomials, Tensor] | None:

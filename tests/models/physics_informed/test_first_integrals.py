@@ -11,6 +11,7 @@ from fieldcraft.models.physics_informed.solutions import (
     characteristics,
     first_integrals,
     particular,
+    solutions,
 )
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates.physics_informed import PhysicsInformed
@@ -43,6 +44,8 @@ FIELDS = {
     "an axis": (first_order(column(1, -1.0), column(0), 0.0), 3),
     "a screw on a plane": (first_order(column(1), 0.0, 0.0), 3),
     "two circles at once": (DOUBLY, 4),
+    "decay on a line": (first_order(1.0, 0.5, zeroth=0.3), 2),
+    "decay that grows on a line": (first_order(1.0, 0.5, zeroth=column(0, 0.2)), 2),
 }
 
 
@@ -85,7 +88,9 @@ def test_functions_of_first_integrals_solve_the_equation_and_tell_the_lines_apar
     X = torch.from_numpy(np.random.default_rng(7).uniform(-1, 1, (20, d)))
     along = np.stack([b(3 * X.numpy()) if callable(b) else np.full(len(X), b) for b in equation.first], axis=1)
     features = torch.func.vmap(torch.func.jacrev(lambda x: space.features(x[None])[0]))(X)
-    images = torch.einsum("nkd,nd->nk", features, torch.from_numpy(along))
+    images = torch.einsum("nkd,nd->nk", features, torch.from_numpy(along)) / 3
+    lost = equation.zeroth(3 * X.numpy()) if callable(equation.zeroth) else np.full(len(X), equation.zeroth)
+    images += torch.from_numpy(lost)[:, None] * space.features(X)
     assert float(images.abs().max()) < 1e-9 * float(features.abs().max())
     slopes = torch.func.vmap(torch.func.jacrev(lambda x: space.levels(x[None])[0]))(X)
     assert space.orders.shape[1] == d - 1
@@ -130,14 +135,13 @@ def test_the_slopes_in_the_centre_itself_are_zero():
     ("equation", "d"),
     [
         (laplace(2), 2),
-        (first_order(1.0, 0.5, zeroth=0.3), 2),
         (first_order(column(0), 0.0, zeroth=-1.0), 2),  # x h(y): x itself is a solution, but not every function of it
         (first_order(1.0), 1),
         (first_order(column(0), column(1)), 2),  # x / y is no polynomial
         (UNEQUAL, 4),  # the third says how far one circle runs ahead of the other
         (first_order(*(1.0,) * 6), 6),
     ],
-    ids=["second order", "decay", "growth", "one variable", "rays", "unequal circles", "six variables"],
+    ids=["second order", "growth", "one variable", "rays", "unequal circles", "six variables"],
 )
 def test_other_equations_have_none_that_are_looked_for(equation, d):
     assert first_integrals(observed(equation, d, nothing, 2).physics) is None
@@ -196,6 +200,26 @@ def test_two_pulses_that_pass_each_other_are_learnt_and_restored():
     again = BASIS.restore(data, posterior.state())
     Z = torch.from_numpy(np.random.default_rng(2).uniform(-1, 1, (9, 2)))
     assert all(map(torch.equal, again.mean_var(Z), posterior.mean_var(Z)))
+
+
+@pytest.mark.parametrize("rate", [0.5, 5.0])
+def test_a_pulse_that_decays_as_it_moves_is_learnt(rate):
+    def pulse(points):
+        x, t = points.T
+        return np.exp(-2 * (t - 0.5 * x) ** 2 - rate * (x + 3.0))
+
+    X = np.random.default_rng(3).uniform(-1, 1, (60, 2))
+    X[:, 0] = X[:, 0] / 5 - 0.8  # where there is something left
+    data = observed(first_order(1.0, 0.5, zeroth=rate), 2, pulse, 0, X=X)
+    posterior = fit(data)
+    assert isinstance(posterior.solutions, FirstIntegrals)
+    assert error(posterior, pulse) < 0.02
+
+
+def test_where_no_polynomial_solves_the_equation_the_first_integrals_are_taken():
+    physics = observed(first_order(1.0, 0.5, zeroth=0.5), 2, nothing, 4).physics
+    assert [type(each) for each in solutions(physics, 3)] == [FirstIntegrals]
+    assert [type(each) for each in solutions(physics, 30)] == [NullSpace, FirstIntegrals]
 
 
 @pytest.mark.parametrize("seed", range(3))
