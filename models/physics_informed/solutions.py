@@ -209,7 +209,7 @@ class FirstIntegrals:
     def levels(self, X: Tensor) -> Tensor:
         """The first integrals at encoded X (n, d), by their roots where they have a centre, shape (n, m)."""
         values = self.polynomials.features(X) @ self.integrals
-        roots = (values - self.centers).abs().clamp(min=_NULL**2).sqrt()
+        roots = (values - self.centers.nan_to_num()).abs().clamp(min=_NULL**2).sqrt()
         return torch.where(self.centers.isnan(), values, roots)
 
     def features(self, X: Tensor) -> Tensor:
