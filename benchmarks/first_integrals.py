@@ -26,8 +26,9 @@ from fieldcraft.models.acquisitions.log_ei import LogEI
 from fieldcraft.models.algorithm import Algorithm
 from fieldcraft.models.maximizers.multistart import Multistart
 from fieldcraft.models.observations import Array, Observations, Physics
-from fieldcraft.models.physics_informed.solution_posterior import SolutionPosterior, fit_solutions
-from fieldcraft.models.physics_informed.solutions import FirstIntegrals, NullSpace, Solutions, solutions
+from fieldcraft.models.physics_informed.first_integrals import FirstIntegrals
+from fieldcraft.models.physics_informed.solution_posterior import SolutionPosterior, fit_solutions, forms_of
+from fieldcraft.models.physics_informed.solutions import NullSpace, Solutions
 from fieldcraft.models.proposers.sobol import Sobol
 from fieldcraft.models.surrogate import Report, no_report
 from fieldcraft.models.surrogates.exact_gp import ExactGP
@@ -112,7 +113,7 @@ class Alone:
     def fit(self, data: Observations, rng: np.random.Generator, start: None, report: Report) -> SolutionPosterior:
         """Condition the prior."""
         assert data.physics is not None
-        forms = tuple(each for each in solutions(data.physics, 30) if isinstance(each, self.form))
+        forms = tuple(each for each in forms_of(data.physics, 30) if isinstance(each, self.form))
         return fit_solutions(data, data.physics, 30, forms, torch.zeros(32, dtype=torch.uint8))
 
 

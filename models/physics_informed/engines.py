@@ -29,8 +29,13 @@ from fieldcraft.models.physics_informed.residual_networks import (
     initial,
 )
 from fieldcraft.models.physics_informed.residuals import residual, system_of
-from fieldcraft.models.physics_informed.solution_posterior import SolutionPosterior, fit_solutions, restore_solutions
-from fieldcraft.models.physics_informed.solutions import predicted_doubles, solutions
+from fieldcraft.models.physics_informed.solution_posterior import (
+    SolutionPosterior,
+    fit_solutions,
+    forms_of,
+    restore_solutions,
+)
+from fieldcraft.models.physics_informed.solutions import predicted_doubles
 from fieldcraft.models.surrogate import Report
 
 if TYPE_CHECKING:
@@ -261,7 +266,7 @@ class Basis:
         """
         self.refuse(physics)
         degree = self._degree(physics)
-        forms = solutions(physics, degree, self.degree)
+        forms = forms_of(physics, degree, self.degree)
         posterior = fit_solutions(data, physics, degree, forms, stamped(data)["digest"])
         report(1, posterior.metrics, posterior.state)
         return posterior

@@ -21,9 +21,8 @@ from fieldcraft.models.physics_informed.joint_evidence import Belief, choose_hyp
 from fieldcraft.models.physics_informed.joint_posterior import JointPosterior, condition, information
 from fieldcraft.models.physics_informed.joint_process import Covariance, Hyper, JointProcess
 from fieldcraft.models.physics_informed.operator_kernels import Kernel as KernelName
-from fieldcraft.models.physics_informed.operator_kernels import Stationary
+from fieldcraft.models.physics_informed.operator_kernels import Stationary, Tangent
 from fieldcraft.models.physics_informed.residuals import LinearRow, linear_rows, linearised_rows, system_of
-from fieldcraft.models.physics_informed.tangent_covariance import Tangent
 from fieldcraft.models.surrogate import Report
 
 _HYPER = ("scales", "sds", "noise", "slack")

@@ -11,13 +11,13 @@ from torch import Tensor
 from fieldcraft.models.linear.basis_evidence import Prior, Weights, choose_prior, log_prior
 from fieldcraft.models.linear.polynomials import Polynomials
 from fieldcraft.models.observations import Observations, Physics, Scaling
+from fieldcraft.models.physics_informed.first_integrals import FirstIntegrals, along_lines
 from fieldcraft.models.physics_informed.solutions import (
-    FirstIntegrals,
     NullSpace,
     Solutions,
     enclosing_box,
     particular,
-    solutions,
+    polynomial_solutions,
 )
 from fieldcraft.models.surrogate import Function
 
@@ -114,6 +114,26 @@ _INTEGRALS = ("integrals", "growth", "centers", "ends", "orders")
 _METRICS = ("log_evidence", "log_scale", "log_decay", "log_noise", "functions")
 
 
+def forms_of(physics: Physics, degree: int, orders: int | None = None) -> tuple[Solutions, ...]:
+    """The solutions of the homogeneous equation in the forms that there are, one of which has to be taken.
+
+    Args:
+        physics: The equation and where it holds.
+        degree: Highest degree of polynomials.
+        orders: See ``FirstIntegrals.of``.
+
+    Raises:
+        ValueError: the equation is not linear, or the degree does not suit it.
+    """
+    more = along_lines(physics, orders)
+    try:
+        return polynomial_solutions(physics, degree), *more
+    except ValueError:
+        if not more:
+            raise
+        return more  # what decays fast is no polynomial
+
+
 def fit_solutions(
     data: Observations, physics: Physics, degree: int, forms: tuple[Solutions, ...], digest: Tensor
 ) -> SolutionPosterior:
@@ -185,7 +205,7 @@ def restore_solutions(
     elif "integrals" in state:
         space = FirstIntegrals(Polynomials(box, 2), *(state[name] for name in _INTEGRALS))
     else:
-        (space,) = solutions(physics, degree)
+        space = polynomial_solutions(physics, degree)
     background = Background(Polynomials(box, degree), state["background"]) if "background" in state else None
     noise = Prior(metrics["log_scale"], metrics["log_decay"], metrics["log_noise"]).noise
     weights = Weights(state["mean"], state["spread"], state["rows"], _left(data, background), noise)

@@ -5,14 +5,9 @@ import pytest
 import torch
 
 from fieldcraft.models.observations import Observations, Physics
-from fieldcraft.models.physics_informed.solutions import (
-    FirstIntegrals,
-    NullSpace,
-    characteristics,
-    first_integrals,
-    particular,
-    solutions,
-)
+from fieldcraft.models.physics_informed.first_integrals import FirstIntegrals, characteristics, first_integrals
+from fieldcraft.models.physics_informed.solution_posterior import forms_of
+from fieldcraft.models.physics_informed.solutions import NullSpace, particular
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates.physics_informed import PhysicsInformed
 from fieldcraft.physics.operators import LinearEquation, laplace, poisson
@@ -218,8 +213,8 @@ def test_a_pulse_that_decays_as_it_moves_is_learnt(rate):
 
 def test_where_no_polynomial_solves_the_equation_the_first_integrals_are_taken():
     physics = observed(first_order(1.0, 0.5, zeroth=0.5), 2, nothing, 4).physics
-    assert [type(each) for each in solutions(physics, 3)] == [FirstIntegrals]
-    assert [type(each) for each in solutions(physics, 30)] == [NullSpace, FirstIntegrals]
+    assert [type(each) for each in forms_of(physics, 3)] == [FirstIntegrals]
+    assert [type(each) for each in forms_of(physics, 30)] == [NullSpace, FirstIntegrals]
 
 
 @pytest.mark.parametrize("seed", range(3))

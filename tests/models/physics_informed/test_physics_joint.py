@@ -13,9 +13,8 @@ from fieldcraft.models.physics_informed.functionals import Functionals, JointRow
 from fieldcraft.models.physics_informed.joint_evidence import Belief, choose_hyper, log_evidence
 from fieldcraft.models.physics_informed.joint_posterior import condition, information
 from fieldcraft.models.physics_informed.joint_process import Hyper, JointProcess
-from fieldcraft.models.physics_informed.operator_kernels import Stationary
+from fieldcraft.models.physics_informed.operator_kernels import Stationary, Tangent
 from fieldcraft.models.physics_informed.residuals import linear_rows
-from fieldcraft.models.physics_informed.tangent_covariance import Tangent
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates.physics_informed import PhysicsInformed
 from fieldcraft.physics.operators import LinearEquation, laplace

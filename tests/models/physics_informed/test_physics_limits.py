@@ -47,7 +47,9 @@ def test_the_default_degree_in_the_plane_is_thirty():
 
 def test_one_collocation_point_does_not_make_a_coefficient_that_varies_a_constant():
     varying = LinearEquation(0.0, (0.0, 0.0), ((lambda p: 1 + p[:, 0] ** 2, 0.0), (0.0, 1.0)))
-    found = [solutions.solutions(observed(equation, 2, r=1).physics, 8)[0] for equation in (varying, laplace(2))]
+    found = [
+        solutions.polynomial_solutions(observed(equation, 2, r=1).physics, 8) for equation in (varying, laplace(2))
+    ]
     assert [type(each) for each in found] == [solutions.NullSpace, solutions.Harmonic]
 
 

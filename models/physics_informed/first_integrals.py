@@ -1,0 +1,188 @@
+"""Equations that say along which lines nothing changes: functions of their first integrals, or sums of such.
+
+Every solution of an equation of first order without a right-hand side is a function of its first integrals. Every one
+of a wave equation in two variables is a sum of a function of each of its characteristics (d'Alembert, 1747).
+"""
+
+import itertools
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fieldcraft.models.linear.polynomials import Polynomials
+from fieldcraft.models.observations import Array, Physics
+from fieldcraft.models.physics_informed.residuals import linear_operator
+from fieldcraft.models.physics_informed.solutions import NULL, enclosing_box, images, is_plain, single
+
+# More variables need too many Gauss points, and leave few orders for each.
+_MOST_VARIABLES = 5
+_MOST_FUNCTIONS = 1000
+_HIGHEST_ORDER = 100
+# Of a first integral's range, on either side.
+_BEYOND = 0.25
+
+
+@dataclass(frozen=True)
+class FirstIntegrals:
+    """Products of cosines of d - 1 first integrals: every solution of a first-order equation is a function of these.
+
+    Of the two characteristics of a wave equation there are the cosines of each, without products. Along the lines of an
+    equation with a term in the function itself, the functions grow or decay as e^mu does.
+
+    A first integral with a centre, +-|A (x - c)|^2, enters by its root, of which the even functions are smooth there.
+    The interval of each is longer than its range in the box, as in Solin and Sarkka (2020): cosines are flat at its
+    ends, and solutions need not be.
+
+    Args:
+        polynomials: Polynomials up to degree 2 in each coordinate.
+        integrals: Coefficients of the m first integrals or characteristics, shape (P, m).
+        growth: Coefficients of mu, shape (P,).
+        centers: Value in the centre; NaN where there is none; shape (m,).
+        ends: The intervals, shape (2, m).
+        orders: Number of half waves of each function in each interval, shape (K, m).
+    """
+
+    polynomials: Polynomials
+    integrals: Tensor
+    growth: Tensor
+    centers: Tensor
+    ends: Tensor
+    orders: Tensor
+
+    @classmethod
+    def of(
+        cls, polynomials: Polynomials, integrals: Array, growth: Array, most: int | None, crossed: bool = True
+    ) -> "FirstIntegrals":
+        """Cosines up to a total order; None for the highest, up to 100, with at most 1,000 functions.
+
+        Args:
+            polynomials: See the class.
+            integrals: See the class.
+            growth: See the class.
+            most: The total order.
+            crossed: With the products of cosines of several.
+        """
+        m, found = integrals.shape[1], [_center(polynomials, column) for column in integrals.T]
+        centers = torch.tensor([math.nan if each is None else each[0] for each in found], dtype=torch.float64)
+        inside = [np.clip(each[1], *polynomials.box) for each in found if each is not None]
+        corners = np.stack(np.meshgrid(*polynomials.box.T), axis=-1).reshape(-1, polynomials.box.shape[1])
+        places = torch.from_numpy(np.vstack([polynomials.quadrature()[0], corners, *inside]))
+        mu = torch.from_numpy(growth.copy())
+        mu[0] -= (polynomials.features(places) @ mu).max()  # the first polynomial is 1
+        unfinished = cls(polynomials, torch.from_numpy(integrals), mu, centers, torch.empty(0), torch.empty(0))
+        levels = unfinished.levels(places)
+        low, high = levels.min(0).values, levels.max(0).values
+        beyond = _BEYOND * (high - low)
+        low = torch.where(centers.isnan(), low - beyond, (low - beyond).clamp(min=0.0))
+        highest = max(k for k in range(1, _HIGHEST_ORDER + 1) if math.comb(k + m, m) <= _MOST_FUNCTIONS or not crossed)
+        orders = itertools.product(range((most or highest) + 1), repeat=m)
+        kept = [each for each in orders if sum(each) <= (most or highest) and (crossed or sum(each) == max(each))]
+        return replace(unfinished, ends=torch.stack([low, high + beyond]), orders=torch.tensor(kept))
+
+    @property
+    def degrees(self) -> Tensor:
+        """Length of each function's vector of orders, shape (K,)."""
+        found: Tensor = torch.linalg.vector_norm(self.orders.to(torch.float64), dim=1)
+        return found
+
+    def levels(self, X: Tensor) -> Tensor:
+        """The first integrals at encoded X (n, d), by their roots where they have a centre, shape (n, m)."""
+        values = self.polynomials.features(X) @ self.integrals
+        roots = (values - self.centers.nan_to_num()).abs().clamp(min=NULL**2).sqrt()
+        return torch.where(self.centers.isnan(), values, roots)
+
+    def features(self, X: Tensor) -> Tensor:
+        """Values at encoded X (n, d), shape (n, K), differentiable in X."""
+        low, high = self.ends
+        angles = math.pi * (self.levels(X) - low) / (high - low)
+        waves = torch.cos(angles[:, None] * self.orders) * torch.where(self.orders > 0, math.sqrt(2), 1.0)
+        found: Tensor = waves.prod(dim=2) * (self.polynomials.features(X) @ self.growth).exp()[:, None]
+        return found
+
+
+def _center(polynomials: Polynomials, coefficients: Array) -> tuple[float, Array] | None:
+    """Value and place (1, d) where a combination of degree 2 is least, or largest, on all of space; None if nowhere."""
+    middle, unit = polynomials.box.mean(0)[None], np.eye(polynomials.box.shape[1], dtype=int)
+    slope = np.array([polynomials.derivatives(middle, tuple(a))[0] @ coefficients for a in unit])
+    bend = np.array([[polynomials.derivatives(middle, tuple(a + b))[0] @ coefficients for b in unit] for a in unit])
+    curvatures = np.linalg.eigvalsh(bend)
+    tiny = NULL * max(np.abs(curvatures).max(), np.abs(slope).max())
+    offset = -np.linalg.pinv(bend, rcond=NULL, hermitian=True) @ slope
+    saddle = curvatures[0] < -tiny and curvatures[-1] > tiny
+    if saddle or np.abs(curvatures).max() <= tiny or np.abs(bend @ offset + slope).max() > tiny:
+        return None
+    return float(polynomials.features(torch.from_numpy(middle + offset))[0].numpy() @ coefficients), middle + offset
+
+
+def first_integrals(physics: Physics) -> tuple[Polynomials, Array, Array] | None:
+    """Polynomials, and coefficients of first integrals (P, d - 1) and of the growth mu along their lines (P,).
+
+    With N = b . grad + c these are independent polynomials up to degree 2 of b . grad psi = 0 and b . grad mu = -c.
+    None where there are no such, where N is not of first order, and in one variable or more than five.
+    """
+    box = enclosing_box(physics)
+    d = box.shape[1]
+    if not 2 <= d <= _MOST_VARIABLES:
+        return None
+    polynomials = Polynomials(box, 2)
+    points, mass = polynomials.quadrature()
+    operator = linear_operator(physics, physics.decode(points))
+    if np.any(operator.second):
+        return None
+    root, along = np.sqrt(mass)[:, None], replace(operator, zeroth=np.zeros(len(points)))
+    values, image = root * polynomials.derivatives(points, (0,) * d), root * images(polynomials, along, points)
+    totals = polynomials.degrees.sum(axis=0)
+    found = np.empty((len(totals), 0))
+    for degree in (1, 2):
+        among = np.flatnonzero((totals <= degree) & (totals > 0))
+        _, singular, rows = np.linalg.svd(image[:, among], full_matrices=False)
+        null = np.zeros((len(found), int((singular <= NULL).sum())))
+        null[among] = rows[singular <= NULL].T
+        # What those of degree 1 and their products add up to is no further one.
+        lines = values @ found
+        pairs = (lines[:, :, None] * lines[:, None] / root[:, None]).reshape(len(root), found.shape[1] ** 2)
+        known = np.column_stack([found, values.T @ pairs])
+        known[0] = 0.0
+        basis, sizes, _ = np.linalg.svd(known, full_matrices=False)
+        basis = basis[:, sizes > NULL]
+        left, sizes, _ = np.linalg.svd(null - basis @ (basis.T @ null), full_matrices=False)
+        found = np.column_stack([found, left[:, sizes > 0.5]])[:, : d - 1]
+    slopes = np.stack([polynomials.derivatives(points, tuple(a)) @ found for a in np.eye(d, dtype=int)], axis=1)
+    lost, growth = -root[:, 0] * operator.zeroth, np.zeros(len(totals))
+    growth[totals <= 2] = np.linalg.lstsq(image[:, totals <= 2], lost, rcond=1e-10)[0]
+    grows = np.linalg.norm(image @ growth - lost) <= NULL * np.linalg.norm(lost)
+    independent = np.linalg.matrix_rank(slopes, rtol=NULL).max(initial=0) == d - 1
+    return (polynomials, found, growth) if grows and independent else None
+
+
+def characteristics(physics: Physics) -> tuple[Polynomials, Array, Array] | None:
+    """Polynomials, and coefficients of the characteristics (P, 2) of a wave equation, which has no growth (P,).
+
+    They are w . x for both w with w^T second w = 0. None where N is no wave equation with constant coefficients.
+    """
+    operator = single(physics)
+    if not is_plain(operator) or np.linalg.det(operator.second[0]) >= 0:
+        return None
+    polynomials = Polynomials(enclosing_box(physics), 2)
+    sizes, axes = np.linalg.eigh(operator.second[0])
+    slopes = axes @ (np.sqrt(np.abs(sizes[::-1]))[:, None] * [[1.0, 1.0], [1.0, -1.0]])
+    first, second = (polynomials.degrees == np.array(each)[:, None] for each in ((1, 0), (0, 1)))
+    found = np.where(first.all(axis=0)[:, None], slopes[0] * polynomials.half[0], 0.0)
+    found += np.where(second.all(axis=0)[:, None], slopes[1] * polynomials.half[1], 0.0)
+    return polynomials, found, np.zeros(len(found))
+
+
+def along_lines(physics: Physics, orders: int | None) -> tuple[FirstIntegrals, ...]:
+    """Functions of the first integrals of an equation of first order, or of a wave equation; none of another.
+
+    Raises:
+        ValueError: the equation is not a single linear one.
+    """
+    if found := first_integrals(physics):
+        return (FirstIntegrals.of(*found, orders),)
+    if found := characteristics(physics):
+        return (FirstIntegrals.of(*found, orders, crossed=False),)
+    return ()
