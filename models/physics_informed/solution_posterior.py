@@ -104,13 +104,12 @@ class SolutionPosterior:
         if isinstance(self.solutions, NullSpace):
             state |= {"basis": self.solutions.basis, "degrees": self.solutions.degrees}
         if isinstance(self.solutions, FirstIntegrals):
-            state |= {name: getattr(self.solutions, name) for name in _INTEGRALS}
+            state |= self.solutions.tensors()
         if self.background is not None:
             state["background"] = self.background.coefficients
         return state
 
 
-_INTEGRALS = ("integrals", "growth", "centers", "ends", "orders")
 _METRICS = ("log_evidence", "log_scale", "log_decay", "log_noise", "functions")
 
 
@@ -203,7 +202,7 @@ def restore_solutions(
     if "basis" in state:
         space: Solutions = NullSpace(Polynomials(box, degree), state["basis"], state["degrees"])
     elif "integrals" in state:
-        space = FirstIntegrals(Polynomials(box, 2), *(state[name] for name in _INTEGRALS))
+        space = FirstIntegrals.restored(box, state)
     else:
         space = polynomial_solutions(physics, degree)
     background = Background(Polynomials(box, degree), state["background"]) if "background" in state else None

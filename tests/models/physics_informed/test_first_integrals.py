@@ -39,6 +39,10 @@ FIELDS = {
     "an axis": (first_order(column(1, -1.0), column(0), 0.0), 3),
     "a screw on a plane": (first_order(column(1), 0.0, 0.0), 3),
     "two circles at once": (DOUBLY, 4),
+    "rays": (first_order(column(0, 1.0, -4.0), column(1, 1.0, -5.0)), 2),
+    "powers": (first_order(column(0, 1.0, -4.0), column(1, -2.5, 5.0), column(2, 0.5, -4.0)), 3),
+    "a power and a line": (first_order(column(0, 1.0, -4.0), 2.0), 2),
+    "homogeneous of degree 1.5": (first_order(column(0, 1.0, -4.0), column(1, 1.0, -5.0), zeroth=-1.5), 2),
     "decay on a line": (first_order(1.0, 0.5, zeroth=0.3), 2),
     "decay that grows on a line": (first_order(1.0, 0.5, zeroth=column(0, 0.2)), 2),
 }
@@ -101,6 +105,29 @@ def test_closed_lines_are_told_apart_by_their_distance_from_the_centre(equation,
     np.testing.assert_allclose(ratio, ratio[0], rtol=1e-9)
 
 
+def test_where_units_do_not_count_they_are_a_ratio_of_powers():
+    space = integrals(FIELDS["powers"][0], 3)
+    X = np.random.default_rng(7).uniform(-1, 1, (50, 3))
+    logarithms = np.log(np.abs(3 * X - [-4.0, 5.0, -4.0]))
+    levels = space.levels(torch.from_numpy(X)).numpy()
+    powers, *_ = np.linalg.lstsq(np.column_stack([logarithms, np.ones(50)]), levels, rcond=None)
+    np.testing.assert_allclose(np.array([1.0, -2.5, 0.5]) @ powers[:3], 0, atol=1e-9)
+    np.testing.assert_allclose(logarithms @ powers[:3] + powers[3], levels, atol=1e-9)
+
+
+def test_a_function_of_a_ratio_is_learnt_and_restored():
+    def ratio(points):
+        return np.exp(-2 * np.log((points[:, 0] + 3.3) / (points[:, 1] + 3.3)) ** 2)
+
+    data = observed(first_order(column(0, 1.0, -3.3), column(1, 1.0, -3.3)), 2, ratio, 20, noise=0.001)
+    posterior = fit(data)
+    assert isinstance(posterior.solutions, FirstIntegrals)
+    assert error(posterior, ratio) < 0.1
+    again = BASIS.restore(data, posterior.state())
+    Z = torch.from_numpy(np.random.default_rng(2).uniform(-1, 1, (9, 2)))
+    assert all(map(torch.equal, again.mean_var(Z), posterior.mean_var(Z)))
+
+
 def test_about_an_axis_they_are_the_place_along_it_and_the_distance_from_it():
     space = integrals(FIELDS["an axis"][0], 3)
     X = np.random.default_rng(7).uniform(-1, 1, (50, 3))
@@ -132,7 +159,7 @@ def test_the_slopes_in_the_centre_itself_are_zero():
         (laplace(2), 2),
         (first_order(column(0), 0.0, zeroth=-1.0), 2),  # x h(y): x itself is a solution, but not every function of it
         (first_order(1.0), 1),
-        (first_order(column(0), column(1)), 2),  # x / y is no polynomial
+        (first_order(column(0), column(1)), 2),  # x / y has no logarithm, as the box is on both sides of zero
         (UNEQUAL, 4),  # the third says how far one circle runs ahead of the other
         (first_order(*(1.0,) * 6), 6),
     ],
