@@ -1,16 +1,23 @@
 """Symmetries, transport and waves: solutions are functions of first integrals, or sums of such."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
 from fieldcraft.models.observations import Observations, Physics
-from fieldcraft.models.physics_informed.first_integrals import FirstIntegrals, characteristics, first_integrals
+from fieldcraft.models.physics_informed.first_integrals import (
+    FirstIntegrals,
+    along_lines,
+    characteristics,
+    first_integrals,
+)
 from fieldcraft.models.physics_informed.solution_posterior import forms_of
 from fieldcraft.models.physics_informed.solutions import NullSpace, particular
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates.physics_informed import PhysicsInformed
-from fieldcraft.physics.operators import LinearEquation, laplace, poisson
+from fieldcraft.physics.operators import Jet, LinearEquation, laplace, poisson
 from fieldcraft.physics.problems.dropwave import DropWave
 
 BASIS = PhysicsInformed("basis")
@@ -272,3 +279,47 @@ def test_the_form_that_was_chosen_is_restored_bit_for_bit():
     Z = torch.from_numpy(np.random.default_rng(2).uniform(-1, 1, (9, 2)))
     assert all(map(torch.equal, again.mean_var(Z), posterior.mean_var(Z)))
     assert again.remarks == posterior.remarks and "solutions" in again.remarks
+
+
+def bent(values):
+    return values + torch.sin(values)
+
+
+STATED = {
+    "only the distance from (a, b) counts": (
+        first_order(column(1, -1.0, 1.0), column(0, 1.0, 2.0)),
+        lambda x, y: bent((x - 2) ** 2 + (y - 1) ** 2),
+    ),
+    "the result is carried along": (first_order(0.7, 1.0), lambda x, t: bent(x - 0.7 * t)),
+    "decays at the rate k": (
+        first_order(0.7, 1.0, zeroth=0.4),
+        lambda x, t: bent(x - 0.7 * t) * torch.exp(-0.4 * t),
+    ),
+    "only the ratio x / y counts": (first_order(column(0), column(1)), lambda x, y: bent(x / y)),
+    "only the product x^a y^b counts": (first_order(column(0, 3.0), column(1, -2.0)), lambda x, y: bent(x**2 * y**3)),
+    "make 2^m times the result": (
+        first_order(column(0), column(1), zeroth=-1.5),
+        lambda x, y: bent(x / y) * y**1.5,
+    ),
+    "waves run in both directions": (
+        LinearEquation(0.0, (0.0, 0.0), ((-0.49, 0.0), (0.0, 1.0))),
+        lambda x, t: bent(x - 0.7 * t) + (x + 0.7 * t) ** 3,
+    ),
+}
+
+
+@pytest.mark.parametrize(("known", "stated"), STATED.items(), ids=STATED)
+def test_what_the_page_tells_to_state_is_what_is_known_and_is_learnt_by_first_integrals(known, stated):
+    equation, function = stated
+    page = (Path(__file__).resolve().parents[3] / "docs/methods.md").read_text()
+    assert known in page
+    places = torch.from_numpy(np.random.default_rng(3).uniform(0.5, 1.5, (20, 2)))
+
+    def at(point):
+        return function(*point)
+
+    slopes, bends = (torch.func.vmap(take(at))(places) for take in (torch.func.jacrev, torch.func.hessian))
+    left = equation.operator(places, Jet(torch.func.vmap(at)(places), slopes, bends))
+    assert float(left.abs().max()) < 1e-12 * float(bends.abs().max())
+    physics = Physics(equation, places.numpy(), np.ones(2), np.full(2, 0.5))
+    assert len(along_lines(physics, None)) == 1
