@@ -45,10 +45,11 @@ class Coordinates:
 
         A plane that comes nearer to the box than a thousandth of its width is none.
         """
-        slopes = linear_operator(physics, physics.decode(box)).first
-        with np.errstate(divide="ignore", invalid="ignore"):
-            planes = np.nan_to_num(box[0] - slopes[0] * (box[1] - box[0]) / (slopes[1] - slopes[0]), posinf=0, neginf=0)
-        apart, changed = 1e-3 * (box[1] - box[0]), slopes[0] != slopes[1]
+        points = Polynomials(box, 2).quadrature()[0]
+        (low, high), (first, last) = points[[0, -1]], linear_operator(physics, physics.decode(points)).first[[0, -1]]
+        changed = first != last
+        planes = low - first * (high - low) / np.where(changed, last - first, 1.0)
+        apart = 1e-3 * (box[1] - box[0])
         sides = np.where(planes < box[0] - apart, 1.0, np.where(planes > box[1] + apart, -1.0, 0.0)) * changed
         return cls(torch.from_numpy(planes), torch.from_numpy(sides))
 
@@ -204,9 +205,10 @@ def first_integrals(physics: Physics) -> Found | None:
     box = enclosing_box(physics)
     if not 2 <= box.shape[1] <= _MOST_VARIABLES:
         return None
-    plain, logarithms = _plain(box), Coordinates.of(physics, box)
-    found = _integrals(physics, box, plain)
-    return _integrals(physics, box, logarithms) if found is None and logarithms.sides.any() else found
+    if found := _integrals(physics, box, _plain(box)):
+        return found
+    logarithms = Coordinates.of(physics, box)
+    return _integrals(physics, box, logarithms) if logarithms.sides.any() else None
 
 
 def _plain(box: Array) -> Coordinates:

@@ -176,6 +176,15 @@ def test_other_equations_have_none_that_are_looked_for(equation, d):
     assert first_integrals(observed(equation, d, nothing, 2).physics) is None
 
 
+def test_coefficients_that_vanish_or_have_no_value_in_the_corners_are_no_hindrance():
+    vanishing = first_order(lambda p: p[:, 0] - p[:, 1], lambda p: p[:, 0] - p[:, 1])
+    assert first_integrals(observed(vanishing, 2, nothing, 2).physics) is not None
+    axial = LinearEquation(0.0, (lambda p: 1 / (p[:, 0] + 3), 0.0), ((1.0, 0.0), (0.0, 1.0)))
+    assert [type(each) for each in forms_of(observed(axial, 2, nothing, 2).physics, 8)] == [NullSpace]
+    steep = first_order(lambda p: 1 / (p[:, 0] + 3), 1.0)
+    assert len(along_lines(observed(steep, 2, nothing, 2).physics, None)) == 1
+
+
 def test_rings_are_learnt_where_polynomials_cannot_follow_and_a_smooth_bowl_by_polynomials():
     def rings(points):
         return np.cos(10 * radius(points))
