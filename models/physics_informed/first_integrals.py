@@ -203,7 +203,7 @@ def first_integrals(physics: Physics) -> Found | None:
     the variables, or else in ``Coordinates``. None where there are no such.
     """
     box = enclosing_box(physics)
-    if not 2 <= box.shape[1] <= _MOST_VARIABLES:
+    if np.any(single(physics).second) or not 2 <= box.shape[1] <= _MOST_VARIABLES:
         return None
     if found := _integrals(physics, box, _plain(box)):
         return found
@@ -220,8 +220,6 @@ def _integrals(physics: Physics, box: Array, coordinates: Coordinates) -> Found 
     points, mass = polynomials.quadrature()
     places = coordinates.places(points)
     operator = linear_operator(physics, physics.decode(places))
-    if np.any(operator.second):
-        return None
     along = replace(operator, zeroth=np.zeros(len(points)), first=operator.first * coordinates.slopes(places))
     root = np.sqrt(mass)[:, None]
     values, image = root * polynomials.derivatives(points, (0,) * d), root * images(polynomials, along, points)

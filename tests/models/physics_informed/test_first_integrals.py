@@ -176,6 +176,20 @@ def test_other_equations_have_none_that_are_looked_for(equation, d):
     assert first_integrals(observed(equation, d, nothing, 2).physics) is None
 
 
+def test_an_equation_that_is_not_linear_is_refused_as_such():
+    class Steep:
+        linear = False
+
+        def operator(self, points, jet):
+            return (jet.gradient**2).sum(1)
+
+        def source(self, points):
+            return 1.0 + 0.0 * points[:, 0]
+
+    with pytest.raises(ValueError, match="The equation is not linear and engine basis adds up its solutions"):
+        along_lines(observed(Steep(), 2, nothing, 2).physics, None)
+
+
 def test_coefficients_that_vanish_or_have_no_value_in_the_corners_are_no_hindrance():
     vanishing = first_order(lambda p: p[:, 0] - p[:, 1], lambda p: p[:, 0] - p[:, 1])
     assert first_integrals(observed(vanishing, 2, nothing, 2).physics) is not None
