@@ -26,10 +26,10 @@ from fieldcraft.models.acquisitions.log_ei import LogEI
 from fieldcraft.models.algorithm import Algorithm
 from fieldcraft.models.maximizers.multistart import Multistart
 from fieldcraft.models.observations import Array, Observations, Physics
-from fieldcraft.models.physics_informed.first_integrals import FirstIntegrals
-from fieldcraft.models.physics_informed.solution_posterior import SolutionPosterior, fit_solutions, forms_of
-from fieldcraft.models.physics_informed.solutions import NullSpace, Solutions
 from fieldcraft.models.proposers.sobol import Sobol
+from fieldcraft.models.solutions.first_integrals import FirstIntegrals
+from fieldcraft.models.solutions.polynomial import NullSpace, Solutions
+from fieldcraft.models.solutions.posterior import SolutionPosterior, fit_solutions, forms_of
 from fieldcraft.models.surrogate import Report, no_report
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 from fieldcraft.models.surrogates.physics_informed import PhysicsInformed

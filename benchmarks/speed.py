@@ -27,12 +27,12 @@ from rivals import descend, descend_by_autodiff, double_autograd, primal_varianc
 from torch import Tensor
 
 from fieldcraft.models.acquisitions.thompson import Thompson
+from fieldcraft.models.equations.residuals import LinearResidual
 from fieldcraft.models.linear.conditioning import Factor, Watched
 from fieldcraft.models.maximizers.multistart import Multistart
 from fieldcraft.models.networks.perceptron import Network
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.physics_informed.residual_networks import Factors, Fixed, ResidualLoss
-from fieldcraft.models.physics_informed.residuals import LinearResidual
 from fieldcraft.models.rivals.optuna_gp import OptunaGP
 from fieldcraft.models.surrogate import Posterior, no_report
 from fieldcraft.models.surrogates.sampled_linear import SampledLinear

@@ -131,6 +131,21 @@ def anchors_of(score: Score) -> Tensor | None:
 
 
 @runtime_checkable
+class SuggestedScore(Score, Protocol):
+    """A score that knows points which may be its best, found otherwise than by samples."""
+
+    @property
+    def suggested(self) -> Tensor | None:
+        """Those encoded points, shape (m, d); None if it knows none."""
+        ...
+
+
+def suggested_by(score: Score) -> Tensor | None:
+    """Points (m, d) that may be the best of a score; None if it knows none."""
+    return score.suggested if isinstance(score, SuggestedScore) else None
+
+
+@runtime_checkable
 class BoundedScore(AnchoredScore, Protocol):
     """A score that counts only where all of its excesses are <= 0; its anchors are points at or near which it does."""
 

@@ -51,9 +51,9 @@ FLOORS = {
     ),
     "models": (
         "capability snapshots", "data", "observations", "proposer surrogate", "acquisition numerics", "linear",
-        "composite feasibility maximizer networks pareto rival", "constraint_rule gaussian tangent",
-        "gradients selection", "trend", "certified earlier emulation physics_informed scoring", "coordinates", "levels",
-        "maximizers rivals rules surrogates", "acquisitions proposers", "constraint_scale", "constraints",
+        "composite feasibility maximizer networks pareto rival", "constraint_rule equations gaussian tangent",
+        "gradients selection solutions", "trend", "certified earlier emulation physics_informed scoring", "coordinates",
+        "levels", "maximizers rivals rules surrogates", "acquisitions proposers", "constraint_scale", "constraints",
         "algorithm", "named_algorithm", "algorithms",
     ),
     "storage": (

@@ -14,6 +14,7 @@ from fieldcraft.models.acquisition import (
     ViolationScore,
     anchors_of,
     centre_of,
+    suggested_by,
 )
 from fieldcraft.models.coordinates.model_coordinates import ModelCoordinates
 from fieldcraft.models.scoring.gradients import with_gradients
@@ -41,6 +42,12 @@ class ScoreOfDesigns:
     def anchors(self) -> Tensor | None:
         """The encoded points (m, d) near which it may be largest; None if it knows none."""
         points = anchors_of(self.score)
+        return None if points is None else self.coordinates.back(points)
+
+    @property
+    def suggested(self) -> Tensor | None:
+        """The encoded points (m, d) that may be its best; None if it knows none."""
+        points = suggested_by(self.score)
         return None if points is None else self.coordinates.back(points)
 
     @property

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from fieldcraft.models.acquisition import BoundedScore, Score, ScreenedScore, anchors_of
+from fieldcraft.models.acquisition import BoundedScore, Score, ScreenedScore, anchors_of, suggested_by
 from fieldcraft.models.coordinates.model_coordinates import ModelCoordinates
 from fieldcraft.models.feasibility.least_violation import Room
 from fieldcraft.models.maximizer import SAME
@@ -56,6 +56,12 @@ class BatchSlot:
     def bounded(self) -> BoundedScore | None:
         """The score if it has bounds, else None."""
         return self.score if isinstance(self.score, BoundedScore) else None
+
+    @cached_property
+    def suggested(self) -> Array:
+        """Feasible points that the score suggests, shape (n, d); empty where it has none."""
+        points = suggested_by(self.score)
+        return np.empty((0, self.space.dimension)) if points is None else self.space.repair(points.numpy())
 
     def around_anchors(self, rng: np.random.Generator) -> Array:
         """Feasible samples near the anchors of a score, shape (n, d); empty, with no draw, where it has none.

@@ -37,6 +37,8 @@ class Multistart:
     If the score may be largest near some points (``AnchoredScore``), such as the designs of a front, 16 samples more
     lie about each of them.
 
+    If it knows points that may be its best (``SuggestedScore``), these are among the samples.
+
     Where a surrogate has a cheaper form of itself, as exact_gp of more than 200 trials, the samples are judged by that,
     and by the surrogate itself only where gradients start.
 
@@ -91,7 +93,7 @@ class Multistart:
             elif centre is not None:
                 X = place.about(centre, self.n_samples, rng)
             else:
-                X = np.vstack([take(samples, self.n_samples), place.around_anchors(rng)])
+                X = np.vstack([take(samples, self.n_samples), place.around_anchors(rng), place.suggested])
             looked_through = everything is not None or centre is not None
             point, value = self._fill(place, place.remaining(X), exhaustive=looked_through)
             if not looked_through:

@@ -1,1 +1,1 @@
-"""Surrogates that use a differential equation: residuals, solution bases, joint GPs, PINNs."""
+"""Surrogates that use a differential equation: joint Gaussian processes, networks trained on residuals, engines."""

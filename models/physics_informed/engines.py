@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fieldcraft.models.equations.functionals import known_values
+from fieldcraft.models.equations.residuals import residual, system_of
 from fieldcraft.models.linear.polynomials import largest_degree
 from fieldcraft.models.networks.least_squares import Schedule, State
 from fieldcraft.models.networks.perceptron import Activation, Network
@@ -19,7 +21,6 @@ from fieldcraft.models.numerics.digests import stamped
 from fieldcraft.models.numerics.memory import refuse_memory
 from fieldcraft.models.numerics.randomness import torch_generator
 from fieldcraft.models.observations import Observations, Physics, Scaling
-from fieldcraft.models.physics_informed.functionals import known_values
 from fieldcraft.models.physics_informed.residual_networks import (
     Factors,
     Fixed,
@@ -28,14 +29,13 @@ from fieldcraft.models.physics_informed.residual_networks import (
     exact_draw,
     initial,
 )
-from fieldcraft.models.physics_informed.residuals import residual, system_of
-from fieldcraft.models.physics_informed.solution_posterior import (
+from fieldcraft.models.solutions.polynomial import predicted_doubles
+from fieldcraft.models.solutions.posterior import (
     SolutionPosterior,
     fit_solutions,
     forms_of,
     restore_solutions,
 )
-from fieldcraft.models.physics_informed.solutions import predicted_doubles
 from fieldcraft.models.surrogate import Report
 
 if TYPE_CHECKING:

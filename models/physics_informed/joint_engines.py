@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fieldcraft.models.equations.functionals import JointRows, joint_rows
+from fieldcraft.models.equations.residuals import LinearRow, linear_rows, linearised_rows, system_of
 from fieldcraft.models.networks.perceptron import Activation, Network, Streams, hessian_forms
 from fieldcraft.models.numerics.checks import refuse_below, refuse_non_positive
 from fieldcraft.models.numerics.digests import stamped
@@ -16,15 +18,18 @@ from fieldcraft.models.numerics.memory import refuse_memory
 from fieldcraft.models.numerics.randomness import torch_generator
 from fieldcraft.models.observations import Array, Observations, Physics, Scaling
 from fieldcraft.models.physics_informed.engines import fact_rows
-from fieldcraft.models.physics_informed.functionals import JointRows, joint_rows
 from fieldcraft.models.physics_informed.joint_evidence import Belief, choose_hyper
 from fieldcraft.models.physics_informed.joint_posterior import JointPosterior, condition, information
 from fieldcraft.models.physics_informed.joint_process import Covariance, Hyper, JointProcess
 from fieldcraft.models.physics_informed.operator_kernels import Kernel as KernelName
 from fieldcraft.models.physics_informed.operator_kernels import Stationary, Tangent
-from fieldcraft.models.physics_informed.residuals import LinearRow, linear_rows, linearised_rows, system_of
+from fieldcraft.models.solutions.separable import SeparableSum, separable_sum
 from fieldcraft.models.surrogate import Report
 
+# A right-hand side is seldom a sum by chance: odds for such a solution before the results.
+_SELDOM = math.log(20)
+# Key of the state of a process that is the difference to a known solution.
+_BESIDE = "beside"
 _HYPER = ("scales", "sds", "noise", "slack")
 _BELIEF = Belief(scales=EQUATION)
 # Variables beyond which a process returns to its mean between the results, so that this has to be learnt: its variance,
@@ -45,6 +50,7 @@ class JointModel:
         scaling: Map between targets and results.
         remarks: Notes on how it was made.
         kept: Tensors the engine needs to build this again.
+        solution: See ``JointPosterior``.
     """
 
     rows: JointRows
@@ -53,6 +59,14 @@ class JointModel:
     scaling: Scaling
     remarks: Mapping[str, str]
     kept: Mapping[str, Tensor]
+    solution: SeparableSum | None = None
+
+    def beside(self, solution: SeparableSum) -> "JointModel":
+        """The model of the difference to a known solution."""
+        left = replace(self.rows, targets=self.rows.targets - solution.image(self.rows.fields[0]))
+        remark = {"solution": "a sum of functions of one variable solves the equation; what differs from it is learnt"}
+        kept = {**self.kept, _BESIDE: torch.ones(1, dtype=torch.uint8)}
+        return replace(self, rows=left, solution=solution, remarks={**self.remarks, **remark}, kept=kept)
 
     def fitted(self, noise_variance: float | None) -> JointPosterior:
         """The posterior at the likeliest hyper-parameters.
@@ -75,7 +89,8 @@ class JointModel:
 
     def _posterior(self, hyper: Hyper, metrics: Mapping[str, float], state: Mapping[str, Tensor]) -> JointPosterior:
         process = JointProcess(self.covariances, hyper)
-        return condition(process, self.rows, self.scaling, metrics, {**self.remarks, **_doubted(hyper)}, state)
+        remarks = {**self.remarks, **_doubted(hyper)}
+        return condition(process, self.rows, self.scaling, metrics, remarks, state, self.solution)
 
 
 def _refuse_memory(data: Observations, physics: Physics, memory_gb: float) -> None:
@@ -138,7 +153,8 @@ class Kernel:
     One length scale a coordinate, the output scale, the noise if it is not known and the equation's slack are
     chosen by marginal likelihood; each auxiliary field of a system has its own. In one variable the length scale may
     be far below the box's width, down to what the points show. Of more than three variables the mean is an unknown
-    constant, and the length scales may have grown with the root of their number.
+    constant, and the length scales may have grown with the root of their number. Where a sum of functions of one
+    variable solves the equation, there, the difference to it is learnt, unless the results are far likelier otherwise.
 
     Args:
         kernel: "rbf" (smooth functions) or "matern52" (twice differentiable ones); None for matern52 where the
@@ -180,22 +196,31 @@ class Kernel:
         _refuse_memory(data, physics, self.memory_gb)
         if start is not None:
             return self.restore(data, physics, start)
-        posterior = self._model(data, physics).fitted(data.noise_variance)
+        model, beside = self.models(data, physics)
+        posterior = model.fitted(data.noise_variance)
+        if beside is not None:
+            other = beside.fitted(data.noise_variance)
+            gain = other.log_predictive().sum() - posterior.log_predictive().sum()
+            posterior = other if gain > -_SELDOM else posterior
         report(1, posterior.metrics, posterior.state)
         return posterior
 
     def restore(self, data: Observations, physics: Physics, state: Mapping[str, Tensor]) -> JointPosterior:
         """The posterior restored from ``state``."""
-        return self._model(data, physics).restored(state)
+        model, beside = self.models(data, physics)
+        return (beside if beside is not None and _BESIDE in state else model).restored(state)
 
-    def _model(self, data: Observations, physics: Physics) -> JointModel:
+    def models(self, data: Observations, physics: Physics) -> tuple[JointModel, JointModel | None]:
+        """The model of the objective itself, and that of its difference to a sum that solves the equation, if any."""
         self.refuse(physics)
-        rows = joint_rows(data, physics, linear_rows(physics, data.scaling, physics.points))
-        d = data.X.shape[1]
+        found = linear_rows(physics, data.scaling, physics.points)
+        rows, d = joint_rows(data, physics, found), data.X.shape[1]
         kernel = self.kernel or ("matern52" if physics.masked else "rbf")
         covariances = (Stationary(kernel, _LEVEL if d > _FEW else 0.0),) * len(rows.fields)
         beliefs = _in_many(d) if d > _FEW else (_BELIEF, *_rough(physics.points))
-        return JointModel(rows, covariances, beliefs, data.scaling, {}, stamped(data))
+        model = JointModel(rows, covariances, beliefs, data.scaling, {}, stamped(data))
+        solution = separable_sum(physics, data.scaling, found) if d > _FEW and not physics.masked else None
+        return model, None if solution is None else model.beside(solution)
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fieldcraft.models.equations.functionals import JointRows
 from fieldcraft.models.numerics.searches import minimize
 from fieldcraft.models.observations import Array
-from fieldcraft.models.physics_informed.functionals import JointRows
 from fieldcraft.models.physics_informed.joint_process import Covariance, Hyper, JointProcess
 from fieldcraft.models.physics_informed.operator_kernels import Stationary
 from fieldcraft.models.physics_informed.pair_evidence import PairEvidence

@@ -8,10 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fieldcraft.models.equations.functionals import JointRows
 from fieldcraft.models.linear.conditioning import Factor, information_gain, interaction_information, leave_one_out
 from fieldcraft.models.observations import Scaling
-from fieldcraft.models.physics_informed.functionals import JointRows
 from fieldcraft.models.physics_informed.joint_process import JointProcess
+from fieldcraft.models.solutions.separable import SeparableSum, lowest
 from fieldcraft.models.surrogate import Function
 
 # One minus the probability with which the confidence bound of PINN-BO is to hold.
@@ -31,6 +32,8 @@ class JointPosterior:
         metrics: Evidence, hyper-parameters and information gains.
         remarks: Notes on how it was made.
         kept: The state.
+        solution: A known solution of the equation's right-hand side, of which the process is the difference; None for
+            none. The rows are those of the difference.
     """
 
     process: JointProcess
@@ -41,11 +44,25 @@ class JointPosterior:
     metrics: Mapping[str, float]
     remarks: Mapping[str, str]
     kept: Mapping[str, Tensor]
+    solution: SeparableSum | None = None
+
+    @property
+    def likely_best(self) -> Tensor | None:
+        """Designs (2, d) in the lowest valleys of the mean that are found variable by variable; None if none is sought.
+
+        The search begins in the lowest valley of each term of the known solution, and at the result of the least mean.
+        """
+        if self.solution is None:
+            return None
+        X = self.rows.fields[0].points[self.rows.facts :].detach()
+        with torch.no_grad():
+            starts = (torch.stack([each[0] for each in self.solution.valleys]), X[self._mean(X).argmin()])
+            return torch.stack([lowest(self._mean, start, self.solution.valleys) for start in starts])
 
     def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of the noise-free target at X (n, d), each (n,)."""
         cross = self.process.values(X, self.rows)
-        return cross.mT @ self.weights, self.factor.variance(self.process.variance(X), cross)
+        return self._known(X) + cross.mT @ self.weights, self.factor.variance(self.process.variance(X), cross)
 
     def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
         """q draws by Matheron's rule: a prior draw, corrected by the residual of its rows to the targets."""
@@ -57,16 +74,22 @@ class JointPosterior:
             correction = self.process.combined(self.rows, self.factor.solve(self.rows.targets - read))
 
         def function(X: Tensor) -> Tensor:
-            return prior(X) + correction(X)
+            return self._known(X) + prior(X) + correction(X)
 
         return function
+
+    def _mean(self, X: Tensor) -> Tensor:
+        return self._known(X) + self.process.values(X, self.rows).mT @ self.weights
+
+    def _known(self, X: Tensor) -> Tensor | float:
+        return 0.0 if self.solution is None else self.solution(X)
 
     def fantasize(self, X: Tensor) -> "JointPosterior":
         """Posterior conditioned on results at X (k, d) equal to the mean, with the noise of the data: k rows more."""
         if len(X) == 0:
             return self
         with torch.no_grad():
-            rows = self.rows.with_values(X.detach(), self.mean_var(X.detach())[0])
+            rows = self.rows.with_values(X.detach(), self._mean(X.detach()) - self._known(X.detach()))
             more = [field.after(len(self.rows)) for field in rows.fields]
             cross = self.process.gram(more, self.rows.fields)
             corner = self.process.gram(more, more) + torch.diag(self.process.noises(rows)[len(self.rows) :])
@@ -90,6 +113,7 @@ def condition(
     metrics: Mapping[str, float],
     remarks: Mapping[str, str],
     kept: Mapping[str, Tensor],
+    solution: SeparableSum | None = None,
 ) -> JointPosterior:
     """The posterior on rows.
 
@@ -99,7 +123,7 @@ def condition(
     with torch.no_grad():
         factor = process.factor(rows)
         weights = factor.solve(rows.targets)
-    return JointPosterior(process, rows, factor, weights, scaling, metrics, remarks, kept)
+    return JointPosterior(process, rows, factor, weights, scaling, metrics, remarks, kept, solution)
 
 
 def information(process: JointProcess, rows: JointRows) -> dict[str, float]:

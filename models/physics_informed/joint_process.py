@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fieldcraft.models.equations.functionals import Functionals, JointRows
 from fieldcraft.models.linear.conditioning import Factor
-from fieldcraft.models.physics_informed.functionals import Functionals, JointRows
 from fieldcraft.models.surrogate import Function
 
 # Of a known side's prior variance: what keeps the covariance of close points positive definite.

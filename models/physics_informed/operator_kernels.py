@@ -22,8 +22,8 @@ import torch
 from scipy.special import gammaincinv
 from torch import Tensor
 
+from fieldcraft.models.equations.functionals import Functionals
 from fieldcraft.models.networks.perceptron import Network
-from fieldcraft.models.physics_informed.functionals import Functionals
 from fieldcraft.models.tangent.features import Passes, combine, diagonal, gram, project, scaled
 from fieldcraft.models.tangent.operators import Coefficients, operator_passes, value_passes
 

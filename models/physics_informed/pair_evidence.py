@@ -32,8 +32,8 @@ from itertools import product
 import torch
 from torch import Tensor
 
+from fieldcraft.models.equations.functionals import Functionals, JointRows
 from fieldcraft.models.linear.conditioning import Factor
-from fieldcraft.models.physics_informed.functionals import Functionals, JointRows
 from fieldcraft.models.physics_informed.joint_process import EXACT, Hyper
 from fieldcraft.models.physics_informed.operator_kernels import Kernel, Stationary, radial
 

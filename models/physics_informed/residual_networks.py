@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fieldcraft.models.equations.residuals import LinearResidual, Residual
 from fieldcraft.models.networks.layer_rows import Forwards, LayerRows, Places
 from fieldcraft.models.networks.perceptron import Network, Streams
 from fieldcraft.models.observations import Scaling
-from fieldcraft.models.physics_informed.residuals import LinearResidual, Residual
 from fieldcraft.models.surrogate import Function
 
 _NOTHING = torch.zeros(0, dtype=torch.float64)

@@ -11,6 +11,7 @@ from torch import Tensor
 from fieldcraft.models.feasibility.constrained import about_objective
 from fieldcraft.models.scoring.criteria import LEAST_SD, Criterion, evaluated
 from fieldcraft.models.scoring.gradients import automatic, chained
+from fieldcraft.models.scoring.incumbent import likely_best
 from fieldcraft.models.surrogate import Moments, MomentsWithSlopes, Posterior, Slopes, coarse, slopes_of
 
 
@@ -44,6 +45,11 @@ class AnalyticScore:
     faint: float = -math.inf
     # A place is asked about hundreds of times with the same points chosen: condition on them once.
     _built: dict[bytes, tuple[Criterion, Posterior, Slopes | None]] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def suggested(self) -> Tensor | None:
+        """See SuggestedScore: where the beliefs know their lowest valleys."""
+        return likely_best(self.posterior)
 
     def value(self, X: Tensor, slot: int, chosen: Tensor) -> Tensor:
         """Acquisition at X (n, d), shape (n,), given the points ``chosen`` (j, d) for earlier places."""

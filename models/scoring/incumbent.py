@@ -1,4 +1,6 @@
-"""Level from which an improvement is measured."""
+"""Level from which an improvement is measured, and where it may be found."""
+
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -6,7 +8,24 @@ from torch import Tensor
 from fieldcraft.models.feasibility.constrained import ConstrainedPosterior
 from fieldcraft.models.maximizer import SAME
 from fieldcraft.models.observations import Observations
-from fieldcraft.models.surrogate import Posterior, means
+from fieldcraft.models.surrogate import PartOfOthers, Posterior, means
+
+
+@runtime_checkable
+class KnowsValleys(Protocol):
+    """A posterior that may find the lowest valleys of its mean otherwise than by samples and gradients."""
+
+    @property
+    def likely_best(self) -> Tensor | None:
+        """Encoded points in them, shape (m, d); None where it does not seek them."""
+        ...
+
+
+def likely_best(posterior: Posterior) -> Tensor | None:
+    """Points (m, d) that a posterior finds in the lowest valleys of its mean; None where it does not seek them."""
+    while isinstance(posterior, PartOfOthers):
+        posterior = posterior.of_objective
+    return posterior.likely_best if isinstance(posterior, KnowsValleys) else None
 
 
 def best_design(posterior: Posterior, data: Observations) -> Tensor:

@@ -16,7 +16,7 @@ from fieldcraft.models.physics_informed.joint_engines import NTK, Kernel
 from fieldcraft.models.physics_informed.joint_posterior import JointPosterior
 from fieldcraft.models.physics_informed.operator_kernels import Kernel as KernelName
 from fieldcraft.models.physics_informed.residual_networks import NetworkPosterior
-from fieldcraft.models.physics_informed.solution_posterior import SolutionPosterior
+from fieldcraft.models.solutions.posterior import SolutionPosterior
 from fieldcraft.models.surrogate import Report
 
 _Engine = Trained | Basis | Kernel | NTK

@@ -9,6 +9,7 @@ import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from fieldcraft.models.acquisitions.ucb import UCB
+from fieldcraft.models.equations.residuals import residual
 from fieldcraft.models.maximizers.certified import Certified
 from fieldcraft.models.networks.ensembles import MisfitLoss
 from fieldcraft.models.networks.least_squares import Schedule, State
@@ -17,7 +18,6 @@ from fieldcraft.models.networks.steps import Steps
 from fieldcraft.models.numerics.devices import FEW, computing_on, device
 from fieldcraft.models.observations import Observations, Physics
 from fieldcraft.models.physics_informed.residual_networks import Factors, Fixed, ResidualLoss, initial
-from fieldcraft.models.physics_informed.residuals import residual
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates.deep_ensemble import DeepEnsemble
 from fieldcraft.models.surrogates.exact_gp import ExactGP

@@ -5,13 +5,13 @@ import pytest
 import torch
 from scipy.stats import multivariate_normal
 
+from fieldcraft.models.equations.functionals import joint_rows, side_rows
+from fieldcraft.models.equations.residuals import linear_rows
 from fieldcraft.models.observations import KnownSide, Observations, Physics, Scaling
-from fieldcraft.models.physics_informed.functionals import joint_rows, side_rows
 from fieldcraft.models.physics_informed.joint_evidence import log_evidence
 from fieldcraft.models.physics_informed.joint_posterior import condition, information
 from fieldcraft.models.physics_informed.joint_process import Hyper, JointProcess
 from fieldcraft.models.physics_informed.operator_kernels import Stationary
-from fieldcraft.models.physics_informed.residuals import linear_rows
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates.auto import Auto
 from fieldcraft.models.surrogates.physics_informed import PhysicsInformed

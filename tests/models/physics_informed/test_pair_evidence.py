@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
+from fieldcraft.models.equations.functionals import Functionals, JointRows, joint_rows
+from fieldcraft.models.equations.residuals import linear_rows
 from fieldcraft.models.observations import Observations, Physics
-from fieldcraft.models.physics_informed.functionals import Functionals, JointRows, joint_rows
 from fieldcraft.models.physics_informed.joint_evidence import Belief, choose_hyper, log_evidence
 from fieldcraft.models.physics_informed.joint_process import Hyper, JointProcess
 from fieldcraft.models.physics_informed.operator_kernels import Stationary
 from fieldcraft.models.physics_informed.pair_evidence import PairEvidence
-from fieldcraft.models.physics_informed.residuals import linear_rows
 from fieldcraft.physics.operators import LinearEquation, laplace
 
 EQUATIONS, SIDES, RESULTS = 5, 3, 4

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from fieldcraft.models.equations.residuals import linear_operator, residual
 from fieldcraft.models.linear.basis_evidence import Weights
 from fieldcraft.models.linear.polynomials import Polynomials
 from fieldcraft.models.observations import Observations, Physics
 from fieldcraft.models.physics_informed.residual_networks import Factors, Fixed, ResidualLoss
-from fieldcraft.models.physics_informed.residuals import linear_operator, residual
-from fieldcraft.models.physics_informed.solutions import (
+from fieldcraft.models.solutions.polynomial import (
     Harmonic,
     NullSpace,
     enclosing_box,

@@ -7,14 +7,14 @@ import pytest
 import torch
 from scipy.stats import multivariate_normal
 
+from fieldcraft.models.equations.functionals import Functionals, JointRows, joint_rows
+from fieldcraft.models.equations.residuals import linear_rows
 from fieldcraft.models.networks.perceptron import Network
 from fieldcraft.models.observations import Observations, Physics
-from fieldcraft.models.physics_informed.functionals import Functionals, JointRows, joint_rows
 from fieldcraft.models.physics_informed.joint_evidence import Belief, choose_hyper, log_evidence
 from fieldcraft.models.physics_informed.joint_posterior import condition, information
 from fieldcraft.models.physics_informed.joint_process import Hyper, JointProcess
 from fieldcraft.models.physics_informed.operator_kernels import Stationary, Tangent
-from fieldcraft.models.physics_informed.residuals import linear_rows
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates.physics_informed import PhysicsInformed
 from fieldcraft.physics.operators import LinearEquation, laplace

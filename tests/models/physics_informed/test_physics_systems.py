@@ -6,20 +6,20 @@ import numpy as np
 import pytest
 import torch
 
-from fieldcraft.models.networks.perceptron import Network, Streams, hessian_forms
-from fieldcraft.models.observations import Observations, Physics, Scaling
-from fieldcraft.models.physics_informed.functionals import joint_rows
-from fieldcraft.models.physics_informed.joint_posterior import condition
-from fieldcraft.models.physics_informed.joint_process import Hyper, JointProcess
-from fieldcraft.models.physics_informed.operator_kernels import Stationary
-from fieldcraft.models.physics_informed.residual_networks import Factors, Fixed, ResidualLoss, initial
-from fieldcraft.models.physics_informed.residuals import (
+from fieldcraft.models.equations.functionals import joint_rows
+from fieldcraft.models.equations.residuals import (
     GeneralResidual,
     LinearResidual,
     linear_rows,
     linearised_rows,
     residual,
 )
+from fieldcraft.models.networks.perceptron import Network, Streams, hessian_forms
+from fieldcraft.models.observations import Observations, Physics, Scaling
+from fieldcraft.models.physics_informed.joint_posterior import condition
+from fieldcraft.models.physics_informed.joint_process import Hyper, JointProcess
+from fieldcraft.models.physics_informed.operator_kernels import Stationary
+from fieldcraft.models.physics_informed.residual_networks import Factors, Fixed, ResidualLoss, initial
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates.physics_informed import PhysicsInformed
 from fieldcraft.physics.operators import LinearEquation, LinearSystem, System

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from fieldcraft.models.equations.residuals import residual
 from fieldcraft.models.networks.perceptron import Network
 from fieldcraft.models.observations import Observations, Physics, Scaling
 from fieldcraft.models.physics_informed.residual_networks import Factors, ResidualLoss, exact_draw, initial
-from fieldcraft.models.physics_informed.residuals import residual
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates.physics_informed import PhysicsInformed
 from fieldcraft.physics.operators import LinearEquation, helmholtz

@@ -7,11 +7,11 @@ import pytest
 import torch
 from scipy.stats import qmc
 
+from fieldcraft.models.equations.functionals import joint_rows
+from fieldcraft.models.equations.residuals import linear_rows
 from fieldcraft.models.observations import Observations, Physics
-from fieldcraft.models.physics_informed.functionals import joint_rows
 from fieldcraft.models.physics_informed.joint_evidence import Belief, choose_hyper
 from fieldcraft.models.physics_informed.operator_kernels import Stationary
-from fieldcraft.models.physics_informed.residuals import linear_rows
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates.physics_informed import PhysicsInformed
 from fieldcraft.physics.operators import LinearEquation

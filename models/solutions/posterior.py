@@ -11,8 +11,8 @@ from torch import Tensor
 from fieldcraft.models.linear.basis_evidence import Prior, Weights, choose_prior, log_prior
 from fieldcraft.models.linear.polynomials import Polynomials
 from fieldcraft.models.observations import Observations, Physics, Scaling
-from fieldcraft.models.physics_informed.first_integrals import FirstIntegrals, along_lines
-from fieldcraft.models.physics_informed.solutions import (
+from fieldcraft.models.solutions.first_integrals import FirstIntegrals, along_lines
+from fieldcraft.models.solutions.polynomial import (
     NullSpace,
     Solutions,
     enclosing_box,

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fieldcraft.models.equations.residuals import LinearOperator, LinearRow
 from fieldcraft.models.observations import Array, Observations, Physics, Scaling
-from fieldcraft.models.physics_informed.residuals import LinearOperator, LinearRow
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fieldcraft.models.equations.residuals import linear_operator
 from fieldcraft.models.linear.polynomials import Polynomials
 from fieldcraft.models.observations import Array, Physics
-from fieldcraft.models.physics_informed.residuals import linear_operator
-from fieldcraft.models.physics_informed.solutions import NULL, enclosing_box, images, is_plain, single
+from fieldcraft.models.solutions.polynomial import NULL, enclosing_box, images, is_plain, single
 
 # More variables need too many Gauss points, and leave few orders for each.
 _MOST_VARIABLES = 5

@@ -28,21 +28,28 @@ def _zero_jet(points: Array) -> Jet:
     return Jet(value=np.zeros(r), gradient=np.zeros((r, d)), hessian=np.zeros((r, d, d)))
 
 
-def _probe(physics: Physics, points: Array, field: int, value: float, slot: tuple[int, ...] | None) -> Array:
-    """N_1, ..., N_E at points (r, d), shape (E, r), of jets that are zero but for one number of one field.
+def _probe(
+    physics: Physics, points: Array, field: int, value: float, slots: Sequence[tuple[int, ...] | None] = (None,)
+) -> Array:
+    """N_1, ..., N_E at points (r, d), shape (slots, E, r), of jets that are zero but for one number of one field.
 
-    That number is the field's value, or the derivative that ``slot`` names.
+    That number is the field's value, or the derivative that a slot names.
     """
     system = system_of(physics)
     jets = tuple(_zero_jet(points) for _ in range(1 + len(system.sizes)))
-    jet = jets[field]
-    if slot is None:
-        jet.value[:] = value
-    elif len(slot) == 1:
-        jet.gradient[:, slot[0]] = value / physics.half[slot[0]]
-    else:
-        jet.hessian[:, slot[0], slot[1]] = value / (physics.half[slot[0]] * physics.half[slot[1]])
-    return _stacked(system.operators(points, jets), len(points))
+    jet, found = jets[field], []
+    for slot in slots:
+        # One jet serves all: in many variables a Hessian is large, and there are as many slots as it has entries.
+        if slot is None:
+            at, size = jet.value, value
+        elif len(slot) == 1:
+            at, size = jet.gradient[:, slot[0]], value / physics.half[slot[0]]
+        else:
+            at, size = jet.hessian[:, slot[0], slot[1]], value / (physics.half[slot[0]] * physics.half[slot[1]])
+        at[:] = size
+        found.append(_stacked(system.operators(points, jets), len(points)))
+        at[:] = 0.0
+    return np.stack(found)
 
 
 def _general_probe(physics: Physics, sizes: Sequence[float]) -> Array:
@@ -81,13 +88,13 @@ def _refuse_empty(scales: Array) -> None:
             )
 
 
-def _sources(system: System, points: Array) -> Array:
+def sources(physics: Physics, points: Array) -> Array:
     """g_1, ..., g_E at physical points (r, d), shape (E, r).
 
     Raises:
         ValueError: one is not finite.
     """
-    found = _stacked(system.sources(points), len(points))
+    found = _stacked(system_of(physics).sources(points), len(points))
     bad = np.argwhere(~np.isfinite(found))
     if len(bad):
         e, at = bad[0]
@@ -138,15 +145,13 @@ def linear_rows(physics: Physics, scaling: Scaling, points: Array) -> tuple[Line
     """
     system = system_of(physics)
     d, units = points.shape[1], [1.0, *(size / scaling.sd for size in system.sizes)]
-    found = np.stack(
-        [[_probe(physics, points, field, unit, slot) for slot in _slots(d)] for field, unit in enumerate(units)]
-    )  # (F, slots, E, r)
-    shift = _probe(physics, points, 0, scaling.mean, None)
-    sources = scaling.sign * (_sources(system, points) - shift) / scaling.sd
+    found = np.stack([_probe(physics, points, field, unit, _slots(d)) for field, unit in enumerate(units)])
+    (shift,) = _probe(physics, points, 0, scaling.mean)
+    right = scaling.sign * (sources(physics, points) - shift) / scaling.sd
     scales = np.max(np.abs(found), axis=(0, 1, 3))
     _refuse_empty(scales)
     return tuple(
-        LinearRow(tuple(_operator(block / scale) for block in found[:, :, e]), sources[e] / scale, float(scale))
+        LinearRow(tuple(_operator(block / scale) for block in found[:, :, e]), right[e] / scale, float(scale))
         for e, scale in enumerate(scales)
     )
 
@@ -308,11 +313,11 @@ def _block(zeroth: Array, first: Array, upper: Array) -> LinearOperator:
 
 def _general(physics: Physics, scaling: Scaling) -> GeneralResidual:
     d = physics.points.shape[1]
-    _sources(system_of(physics), physics.points)
-    rest = _probe(physics, physics.points, 0, 0.0, None)
+    sources(physics, physics.points)
+    (rest,) = _probe(physics, physics.points, 0, 0.0)
     sizes = [scaling.sd, *system_of(physics).sizes]
-    probes = np.stack(
-        [_probe(physics, physics.points, i, size, slot) - rest for i, size in enumerate(sizes) for slot in _slots(d)]
+    probes = (
+        np.concatenate([_probe(physics, physics.points, i, size, _slots(d)) for i, size in enumerate(sizes)]) - rest
     )
     largest = np.max(np.abs(probes), axis=(0, 2))
     if not largest.all():

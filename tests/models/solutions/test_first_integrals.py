@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from fieldcraft.models.observations import Observations, Physics
-from fieldcraft.models.physics_informed.first_integrals import (
+from fieldcraft.models.solutions.first_integrals import (
     FirstIntegrals,
     along_lines,
     characteristics,
     first_integrals,
 )
-from fieldcraft.models.physics_informed.solution_posterior import forms_of
-from fieldcraft.models.physics_informed.solutions import NullSpace, particular
+from fieldcraft.models.solutions.polynomial import NullSpace, particular
+from fieldcraft.models.solutions.posterior import forms_of
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates.physics_informed import PhysicsInformed
 from fieldcraft.physics.operators import Jet, LinearEquation, laplace, poisson

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from fieldcraft.models.equations.residuals import GeneralResidual, LinearResidual, linear_rows, residual
 from fieldcraft.models.networks.perceptron import Network, Streams
 from fieldcraft.models.observations import Physics, Scaling
-from fieldcraft.models.physics_informed.residuals import GeneralResidual, LinearResidual, linear_rows, residual
 from fieldcraft.physics.operators import LinearEquation, advection_diffusion, laplace
 
 CENTER, HALF = np.array([1.0, -2.0]), np.array([0.5, 3.0])

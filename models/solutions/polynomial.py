@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fieldcraft.models.equations.residuals import LinearOperator, linear_operator, linear_rows, system_of
 from fieldcraft.models.linear.polynomials import MORE_NODES, Polynomials
 from fieldcraft.models.observations import Array, Physics, Scaling
-from fieldcraft.models.physics_informed.residuals import LinearOperator, linear_operator, linear_rows, system_of
 
 # Relative to the largest coefficient and to a function's own root mean square.
 NULL = 1e-6
