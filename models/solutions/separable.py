@@ -31,6 +31,8 @@ _FINER, _VALLEYS = 4, 32
 _SWEEPS = 5
 # What a sum may leave of the right-hand side, as a share of it at the collocation points.
 _MET = 1e-3
+# Coefficients below which a term is constant, in standard deviations of the results.
+_LEVEL = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +114,7 @@ def _at_nodes(series: Array, steps: int) -> Array:
 
 
 def separable_sum(physics: Physics, scaling: Scaling, rows: Sequence[LinearRow]) -> SeparableSum | None:
-    """Such a sum that solves the equation for the target; None where the right-hand side is zero or none is found.
+    """Such a sum that solves the equation for the target; None where none is found or a constant does.
 
     None is found where there is more than one equation or field, a coefficient varies, or the right-hand side is no
     such sum or has no value on an axis. Of all such sums it has nearly the least variance over the box.
@@ -122,7 +124,7 @@ def separable_sum(physics: Physics, scaling: Scaling, rows: Sequence[LinearRow])
         scaling: Scaling of the targets.
         rows: The equations at the collocation points.
     """
-    if len(rows) > 1 or len(rows[0].blocks) > 1 or not np.any(rows[0].source):
+    if len(rows) > 1 or len(rows[0].blocks) > 1:
         return None
     operator, box = rows[0].blocks[0], enclosing_box(physics)
     if any(np.ptp(part, axis=0).any() for part in (operator.zeroth, operator.first, operator.second)):
@@ -141,6 +143,8 @@ def separable_sum(physics: Physics, scaling: Scaling, rows: Sequence[LinearRow])
     series = np.zeros((len(cuts) + 2, len(half)))
     for i, each in zip(told, solved, strict=True):
         series[: len(each), i] = each
+    if not np.any(np.abs(series[1:]) > _LEVEL):
+        return None
     found = SeparableSum(box, series)
     missed = np.linalg.norm(rows[0].source - found.image(_functionals(physics, operator)).numpy())
     return found if missed <= _MET * np.linalg.norm(rows[0].source) else None

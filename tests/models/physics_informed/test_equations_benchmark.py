@@ -28,6 +28,13 @@ def test_the_table_of_true_equations_holds_what_was_measured():
             assert f"| {now['solution']} | {d} | {n} | " + " | ".join(f"{each:.2f}" for each in told) + " |" in TEXT
 
 
+def test_the_table_of_right_hand_sides_holds_what_was_measured():
+    for found in NOW["sums"]:
+        for d, n in ((5, 10), (5, 20), (10, 20), (10, 40)):
+            told = [mean(found[f"error of {name}, {d}, {n}"]) for name in ("plain", "kernel", "exact_gp")]
+            assert f"| {found['solution']} | {d} | {n} | " + " | ".join(f"{each:.2f}" for each in told) + " |" in TEXT
+
+
 def test_the_table_of_oracles_holds_what_was_measured():
     for found in NOW["functions"]:
         row = [NAMES[found["function"]]]

@@ -125,6 +125,8 @@ def test_the_sum_is_the_least_of_all():
     "equation",
     [
         LinearEquation(0.0, SLOPES, NOTHING),
+        LinearEquation(2.0, SLOPES, NOTHING),
+        LinearEquation(2.0, SLOPES, NOTHING, right=6.0),
         LinearEquation(0.0, SLOPES, NOTHING, right=lambda p: p[:, 0] * p[:, 1]),
         LinearEquation(0.0, (lambda p: p[:, 1], *SLOPES[1:]), NOTHING, right=source),
         LinearEquation(0.0, (1.0, 0.0, 2.0, 0.0, 0.0), NOTHING, right=source),
@@ -133,9 +135,18 @@ def test_the_sum_is_the_least_of_all():
             0.0, (0.0,) * D, tuple(tuple(float(i + j == 1) for j in range(D)) for i in range(D)), right=source
         ),
     ],
-    ids=["zero", "a product", "coefficients that vary", "a variable of no derivative", "a pole", "mixed derivatives"],
+    ids=[
+        "zero",
+        "zero with growth",
+        "a constant with growth",
+        "a product",
+        "coefficients that vary",
+        "a variable of no derivative",
+        "a pole",
+        "mixed derivatives",
+    ],
 )
-def test_no_sum_is_found_where_none_solves_the_equation(equation):
+def test_no_sum_is_found_where_none_or_a_constant_solves_the_equation(equation):
     assert found(observed(equation, anything)) is None
 
 
