@@ -5,6 +5,7 @@ Everything here is plain arithmetic on arrays, so that one equation serves numpy
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -172,14 +173,18 @@ class LinearEquation:
 
     def operator(self, points: Values, jet: Jet) -> Values:
         """c f + sum_i b_i f_i + sum_ij a_ij f_ij at the points (n, d), shape (n,)."""
-        terms = [(self.zeroth, jet.value)]
-        terms += [(b, jet.gradient[:, i]) for i, b in enumerate(self.first)]
-        terms += [(a, jet.hessian[:, i, j]) for i, row in enumerate(self.second) for j, a in enumerate(row)]
-        total = 0.0
-        for coefficient, derivative in terms:
-            if not _vanishes(coefficient):
-                total = total + _at(coefficient, points) * derivative
+        parts, total = (jet.value, jet.gradient, jet.hessian), 0.0
+        for coefficient, by in self._terms:
+            total = total + _at(coefficient, points) * parts[len(by)][(slice(None), *by)]
         return total
+
+    @cached_property
+    def _terms(self) -> tuple[tuple[Coefficient, tuple[int, ...]], ...]:
+        """Coefficients that do not vanish, each with the coordinates by which f is derived."""
+        terms: list[tuple[Coefficient, tuple[int, ...]]] = [(self.zeroth, ())]
+        terms += [(b, (i,)) for i, b in enumerate(self.first)]
+        terms += [(a, (i, j)) for i, row in enumerate(self.second) for j, a in enumerate(row)]
+        return tuple(each for each in terms if not _vanishes(each[0]))
 
     def source(self, points: Values) -> Values:
         """g at the points (n, d), shape (n,).

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -46,7 +47,7 @@ class JointPosterior:
     kept: Mapping[str, Tensor]
     solution: SeparableSum | None = None
 
-    @property
+    @cached_property
     def likely_best(self) -> Tensor | None:
         """Designs (2, d) in the lowest valleys of the mean that are found variable by variable; None if none is sought.
 
