@@ -176,6 +176,17 @@ def test_the_lowest_combination_of_valleys_is_that_of_all_combinations():
     assert np.abs(problem.space.decode(best.numpy()[None])[0]["x1"] + 2.9035) < 0.06
 
 
+def test_no_move_of_one_variable_lowers_what_is_no_sum():
+    valleys = [torch.tensor([-1.0, 1.0]).double()] * 3
+
+    def function(X):
+        return (X.sum(1) - 0.9).abs() + 0.1 * X[:, 2]
+
+    end = lowest(function, torch.tensor([-1.0, -1.0, -1.0]).double(), valleys)
+    around = end.repeat(3, 1) - 2 * torch.diag(end)
+    assert function(end[None]) == pytest.approx(0.0) and torch.all(function(around) > function(end[None]))
+
+
 def test_results_and_equation_together_are_the_process_of_the_difference():
     """Mean, draws, fantasies and predictions of single results, against a plain process of shifted results."""
     problem = StyblinskiTang(dimension=4, oracle=True)
