@@ -7,7 +7,7 @@ import torch
 from fieldcraft.models.linear import polynomials
 from fieldcraft.models.linear.polynomials import largest_degree
 from fieldcraft.models.observations import Observations, Physics
-from fieldcraft.models.physics_informed import solutions
+from fieldcraft.models.solutions import polynomial
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates.physics_informed import PhysicsInformed
 from fieldcraft.physics.operators import LinearEquation, helmholtz, laplace
@@ -48,9 +48,9 @@ def test_the_default_degree_in_the_plane_is_thirty():
 def test_one_collocation_point_does_not_make_a_coefficient_that_varies_a_constant():
     varying = LinearEquation(0.0, (0.0, 0.0), ((lambda p: 1 + p[:, 0] ** 2, 0.0), (0.0, 1.0)))
     found = [
-        solutions.polynomial_solutions(observed(equation, 2, r=1).physics, 8) for equation in (varying, laplace(2))
+        polynomial.polynomial_solutions(observed(equation, 2, r=1).physics, 8) for equation in (varying, laplace(2))
     ]
-    assert [type(each) for each in found] == [solutions.NullSpace, solutions.Harmonic]
+    assert [type(each) for each in found] == [polynomial.NullSpace, polynomial.Harmonic]
 
 
 @pytest.mark.parametrize(
