@@ -207,20 +207,26 @@ class Kernel:
 
     def restore(self, data: Observations, physics: Physics, state: Mapping[str, Tensor]) -> JointPosterior:
         """The posterior restored from ``state``."""
-        model, beside = self.models(data, physics)
-        return (beside if beside is not None and _BESIDE in state else model).restored(state)
+        model, found = self._plain(data, physics)
+        solution = separable_sum(physics, data.scaling, found) if _BESIDE in state else None
+        return (model if solution is None else model.beside(solution)).restored(state)
 
     def models(self, data: Observations, physics: Physics) -> tuple[JointModel, JointModel | None]:
         """The model of the objective itself, and that of its difference to a sum that solves the equation, if any."""
+        model, found = self._plain(data, physics)
+        several = data.X.shape[1] > _FEW and not physics.masked
+        solution = separable_sum(physics, data.scaling, found) if several else None
+        return model, None if solution is None else model.beside(solution)
+
+    def _plain(self, data: Observations, physics: Physics) -> tuple[JointModel, tuple[LinearRow, ...]]:
+        """The model of the objective itself, and the equation's rows."""
         self.refuse(physics)
         found = linear_rows(physics, data.scaling, physics.points)
         rows, d = joint_rows(data, physics, found), data.X.shape[1]
         kernel = self.kernel or ("matern52" if physics.masked else "rbf")
         covariances = (Stationary(kernel, _LEVEL if d > _FEW else 0.0),) * len(rows.fields)
         beliefs = _in_many(d) if d > _FEW else (_BELIEF, *_rough(physics.points))
-        model = JointModel(rows, covariances, beliefs, data.scaling, {}, stamped(data))
-        solution = separable_sum(physics, data.scaling, found) if d > _FEW and not physics.masked else None
-        return model, None if solution is None else model.beside(solution)
+        return JointModel(rows, covariances, beliefs, data.scaling, {}, stamped(data)), found
 
 
 @dataclass(frozen=True)
