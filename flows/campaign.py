@@ -1,18 +1,21 @@
 """Flows that schedules, workers and ``fieldcraft run`` call: the pass, with one task a step; training; export."""
 
+import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
-from prefect import flow, task
+from prefect import flow, get_client, tags, task
 from prefect.cache_policies import NO_CACHE
-from prefect.client.schemas.objects import State
+from prefect.client.schemas.filters import FlowRunFilter
+from prefect.client.schemas.objects import State, StateType
 from prefect.exceptions import ObjectNotFound
 from prefect.runtime import deployment, flow_run
-from prefect.states import Completed
+from prefect.states import Completed, Crashed
 
 from fieldcraft.flows.machinery.prefect_server import silence
 from fieldcraft.flows.machinery.profiling import measured, step_name
@@ -30,6 +33,7 @@ from fieldcraft.storage.ledger import LeaseHeld, LeaseLost
 from fieldcraft.storage.open_ledger import open_ledger
 from fieldcraft.storage.records import Lease
 
+_GONE = "Its process ended without a word. Nothing is lost: a later run has taken the campaign over."
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -45,6 +49,26 @@ def through_prefect(step: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) 
     """Call a step as a Prefect task; only references pass through Prefect."""
     result: T = _as_task(step)(*args, **kwargs)
     return result
+
+
+@contextmanager
+def flow_runs_of(name: str, ledger: str) -> Iterator[None]:
+    """Tag the block's flow runs as those of whoever holds a campaign's lease, and mark earlier ones that still run.
+
+    Those are of processes that died without a word to Prefect, which has no other way to know: Crashed.
+
+    Args:
+        name: The campaign, whose lease this process holds.
+        ledger: The ledger's URL or file: several on one server may have campaigns of the same name.
+    """
+    mark = f"ledger-{hashlib.sha256(ledger.encode()).hexdigest()[:12]}"
+    running = {"name": {"any_": [name]}, "tags": {"all_": [mark]}, "state": {"type": {"any_": [StateType.RUNNING]}}}
+    with get_client(sync_client=True) as client:
+        for left in client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(running)):
+            with suppress(ObjectNotFound):
+                client.set_flow_run_state(left.id, Crashed(message=_GONE), force=True)
+    with tags(mark):
+        yield
 
 
 def in_one_flow(name: str, function: Callable[[], T]) -> T:

@@ -69,7 +69,7 @@ def run(page: Page, settings: Settings, listener: Listener, server: Server, brea
 
 def _passes(campaign: Campaign, ledger: Ledger, lease: Lease, server: Server) -> str:
     with span("prefect"):
-        from fieldcraft.flows.campaign import in_one_flow, through_prefect
+        from fieldcraft.flows.campaign import flow_runs_of, in_one_flow, through_prefect
 
         server.ready()
     as_usual()
@@ -85,7 +85,8 @@ def _passes(campaign: Campaign, ledger: Ledger, lease: Lease, server: Server) ->
                     pause(campaign, ledger, passed)
         return passed
 
-    with server.answering(), without_heartbeats(), one_client():
+    mine = flow_runs_of(campaign.name, campaign.settings.ledger_shown)
+    with server.answering(), without_heartbeats(), one_client(), mine:
         while True:
             with span("prefect"):
                 passed = in_one_flow(campaign.name, some)

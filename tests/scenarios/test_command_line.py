@@ -13,6 +13,7 @@ import time
 from contextlib import closing, suppress
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 import warm_start
@@ -225,6 +226,35 @@ def test_a_run_killed_at_three_commit_points_in_turn_is_resumed_to_the_same_desi
     assert designs(home) == designs(reference)
     assert examine(settings_from({}, home)) == []
     assert open_ledger(home / "ledger.sqlite").pending() == ()
+
+
+def test_prefect_says_that_the_run_of_a_killed_process_crashed_once_its_campaign_goes_on(prefect_api, tmp_path):
+    def run(home, **environment):
+        """The flow run of a run of the same campaign in a home, and how the process ended."""
+        before = flow_runs(prefect_api)
+        code, _, _ = finish(command(tmp_path / home, "run", str(PLATE), FIELDCRAFT_MLFLOW="off", **environment))
+        (new,) = flow_runs(prefect_api).keys() - before.keys()
+        return new, code
+
+    dies = {"FIELDCRAFT_DIE_AT": "ledger.note.train.after#1", **prefect_api}
+    (elsewhere, _), (killed, code) = run("elsewhere", **dies), run("here", **dies)
+    assert code == -signal.SIGKILL
+    found = flow_runs(prefect_api)
+    assert found[elsewhere]["type"] == found[killed]["type"] == "RUNNING"
+    last, code = run("here", **prefect_api)
+    assert code == 0
+    found = flow_runs(prefect_api)
+    assert (found[killed]["type"], found[last]["type"]) == ("CRASHED", "COMPLETED")
+    assert "Its process ended without a word" in found[killed]["message"]
+    assert found[elsewhere]["type"] == "RUNNING", "of a campaign of the same name in another ledger"
+
+
+def flow_runs(server: dict[str, str]) -> dict[str, dict[str, str]]:
+    """The state of each run of the campaign that a Prefect server has, by its identity."""
+    user, _, password = server["PREFECT_API_AUTH_STRING"].partition(":")
+    wanted = {"flow_runs": {"name": {"any_": ["plate"]}}}
+    said = httpx.post(f"{server['PREFECT_API_URL']}/flow_runs/filter", json=wanted, auth=(user, password))
+    return {run["id"]: run["state"] for run in said.raise_for_status().json()}
 
 
 def test_a_second_run_of_a_campaign_is_refused_and_names_the_holder_and_a_killed_run_leaves_no_server(
