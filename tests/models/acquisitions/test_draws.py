@@ -183,11 +183,21 @@ def test_up_to_five_variables_the_whole_space_is_searched(space, columns):
     assert np.abs(proposed(space, None, data=data) - proposed(space, other, data=data)).max() > 0.01
 
 
-def test_images_are_searched_everywhere():
+def test_draws_over_images_are_searched_everywhere_and_keep_three_tenths_of_their_deviation():
     space = SearchSpace((Image("pixels", (3, 3), 0.0, 1.0),))
     data = bowl(space, images=space.images)
-    np.testing.assert_array_equal(proposed(space, None, data=data), proposed(space, "everywhere", data=data))
-    assert np.abs(proposed(space, None, data=data) - proposed(space, "about_best", data=data)).max() > 0.01
+    X = torch.tensor(space.sample(20, np.random.default_rng(4)), requires_grad=True)
+    posterior = ExactGP().fit(data, np.random.default_rng(1), None, no_report)
+    (draw,), mean = posterior.draw(1, np.random.default_rng(2)), posterior.mean_var(X)[0]
+    expected = {None: mean + 0.3 * (draw(X) - mean), "everywhere": draw(X), "about_best": draw(X)}
+    for search, values in expected.items():
+        score = Thompson(search).score(posterior, data, torch.empty(0, 9), 1, np.random.default_rng(2))
+        assert (score.searched_about is not None) == (search == "about_best")
+        found, slopes = score.value_and_grad(X, 0, torch.empty(0, 9))
+        (by_hand,) = torch.autograd.grad(values.sum(), X, retain_graph=True)
+        torch.testing.assert_close(-found, values.detach(), rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(-slopes, by_hand, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(-score.screened(X, 0, torch.empty(0, 9)), values, rtol=0.1, atol=0.1)
 
 
 def test_draws_are_searched_about_the_tried_design_of_the_least_mean():
