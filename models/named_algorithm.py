@@ -17,7 +17,6 @@ RAW_TRAINING: Mapping[str, Any] = {
     "hyperparameters": "fixed",
     "normalised": False,
     "activation": "relu",
-    "network": "dense",
     "noise": 0.01,
     "steps": 50,
     "rate": 0.001,

@@ -27,7 +27,7 @@ class NeuralBO:
         paper = self.preset == "paper"
         return {
             "start": start(dimension, "random" if paper else "sobol"),
-            "surrogate": {"kind": "tangent_network", **(_PAPER if paper else {"network": "dense"})},
+            "surrogate": {"kind": "tangent_network", **(_PAPER if paper else {})},
             "acquisition": dict(EVERYWHERE) if paper else {"kind": "thompson"},
             "maximizer": dict(MULTISTART),
         }

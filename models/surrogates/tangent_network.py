@@ -51,6 +51,7 @@ class TangentNetwork(TrainedTangent):
     """
 
     uses_physics: ClassVar[bool] = False
+    convolves: ClassVar[bool] = False
     provides: ClassVar[frozenset[Capability]] = frozenset({Capability.INFORMED})
 
     # With no perturbation to follow, the loss is then within half a percent of its end.

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -47,8 +47,9 @@ class TangentSettings:
             false) the papers' size: sqrt(m) times a network whose weights are N(0, 1/m) (Phan-Trong et al., 2023) is
             this one with (d + 1)^(1 / (2 (depth + 1))).
         b_std: Factor on the bias weights; 0 for none beside the constant input, as for a convolution.
-        network: ``convolution`` for designs with one image, ``dense`` for others; ``auto`` looks at the data, and is
-            dense where depth or b_std is given, which a convolution does not have.
+        network: ``convolution`` for designs with one image, ``dense`` for others. ``auto`` is dense in
+            ``tangent_network``. Elsewhere it looks at the data, and is dense where depth or b_std is given, which a
+            convolution does not have.
         channels: Channels of the convolution.
         hyperparameters: ``fitted`` by marginal likelihood, or ``fixed``: l = s_f = 1, no constant, noise as stated.
         normalised: True if rows are divided by their length; false with fixed hyper-parameters is the papers' kernel.
@@ -59,6 +60,9 @@ class TangentSettings:
     Raises:
         ValueError: a number is out of its range.
     """
+
+    convolves: ClassVar[bool] = True
+    """True if ``auto`` is a convolution for designs with one image."""
 
     width: int | None = None
     depth: int = 1
@@ -173,7 +177,7 @@ class TangentSettings:
 
     def _shape(self, data: Observations) -> Perceptron | Convolution | Mirrored:
         d = data.X.shape[1]
-        plain = len(data.images) != 1 or self.depth != 1 or self.b_std != 0
+        plain = not self.convolves or len(data.images) != 1 or self.depth != 1 or self.b_std != 0
         if self.network == "dense" or (self.network == "auto" and plain):
             return Perceptron(d, self.width or _WIDTH, self.depth, self.activation, self._w_std(d), self.b_std)
         self.require_images(len(data.images))

@@ -9,9 +9,6 @@ import pytest
 import torch
 
 from fieldcraft.models.acquisitions.log_ei import LogEI
-from fieldcraft.models.algorithms.neural_bo import NeuralBO
-from fieldcraft.models.algorithms.neural_ts import NeuralTS
-from fieldcraft.models.algorithms.neural_ucb import NeuralUCB
 from fieldcraft.models.algorithms.sto_bnts import STOBNTS
 from fieldcraft.models.maximizers.multistart import Multistart
 from fieldcraft.models.numerics.point_sets import sobol_points, take
@@ -76,11 +73,9 @@ def test_what_a_convolution_does_not_have_is_refused(options):
     assert isinstance(SampledLinear(**options).shape(images_of(2, 3)), Perceptron)
 
 
-@pytest.mark.parametrize("named", [NeuralBO(), NeuralBO("paper"), NeuralTS("paper"), NeuralUCB("paper")])
-def test_neural_bo_and_the_bandits_of_the_papers_read_the_pixels_by_dense_layers(named):
-    words = {name: value for name, value in named.words(9, 1)["surrogate"].items() if name != "kind"}
-    assert isinstance(TangentNetwork(**words).shape(images_of(2, 3)), Perceptron)
-    assert isinstance(TangentNetwork().shape(images_of(2, 3)), Convolution)
+def test_a_trained_tangent_network_reads_the_pixels_by_dense_layers_unless_told_otherwise():
+    assert isinstance(TangentNetwork().shape(images_of(2, 3)), Perceptron)
+    assert isinstance(TangentNetwork(network="convolution").shape(images_of(2, 3)), Convolution)
 
 
 def test_the_papers_networks_of_two_layers_take_images():

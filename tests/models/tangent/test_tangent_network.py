@@ -173,7 +173,7 @@ def test_a_zero_last_layer_keeps_only_the_last_layers_rows():
 def test_an_image_is_learnt_by_a_convolution():
     points = RNG.uniform(-1, 1, (12, 10))
     data = Observations(points, points[:, :9].sum(1), maximize=False, images=(ImageColumns(0, (3, 3)),))
-    posterior = fit(data, channels=4, width=6, activation="relu", refinements=10)
+    posterior = fit(data, network="convolution", channels=4, width=6, activation="relu", refinements=10)
     assert type(posterior.process.kernel.network).__name__ == "Convolution"
     points = torch.tensor(points)
     mean, variance = posterior.mean_var(points)
