@@ -12,6 +12,7 @@ from fieldcraft.models.feasibility.constrained import ConstrainedPosterior, Succ
 from fieldcraft.models.observations import Scaling
 from fieldcraft.models.pareto.posterior import SeveralObjectives
 from fieldcraft.models.surrogate import Function, Posterior, means
+from fieldcraft.models.tangent.weight_draws import PointwiseDraw
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +66,10 @@ class PosteriorOfDesigns:
         return self.beliefs.state()
 
     def _read(self, function: Function) -> Function:
-        return lambda X: function(self.coordinates(X))
+        def read(X: Tensor) -> Tensor:
+            return function(self.coordinates(X))
+
+        return PointwiseDraw(read) if isinstance(function, PointwiseDraw) else read
 
 
 @dataclass(frozen=True, eq=False)
