@@ -11,7 +11,6 @@ from fieldcraft.models.observations import Observations
 from fieldcraft.models.scoring.gradients import automatic
 from fieldcraft.models.scoring.incumbent import best_design
 from fieldcraft.models.surrogate import Function, Posterior, SlopedFunction, means
-from fieldcraft.models.tangent.weight_draws import PointwiseDraw
 
 # Variables up to which a draw's least point in the whole space is worth a trial.
 _FEW = 5
@@ -65,8 +64,7 @@ class Thompson:
     In many variables a draw is least where nothing is known: few trials leave the prior's variance nearly everywhere,
     and the draw's deviation from the mean is five standard deviations somewhere, whatever the mean. Its minimiser is
     then sought about the tried design of the least mean, among samples at distances over three decades (as in Stagger
-    Thompson sampling: Sweet, 2024). An image is sought everywhere, but of a draw that is one function three tenths of
-    its deviation from the mean are kept.
+    Thompson sampling: Sweet, 2024). An image is sought everywhere, but the draw keeps three tenths of its deviation.
 
     Args:
         search: Where the minimiser is sought: "everywhere", or "about_best", about that design. None: about it above
@@ -83,8 +81,7 @@ class Thompson:
         """Draw q functions (see Acquisition.score)."""
         draws = posterior.draw(q, rng)
         if self.search is None and data.images:
-            draws = [each if isinstance(each, PointwiseDraw) else _Subdued(each, posterior) for each in draws]
-            return _DrawScore(tuple(draws), None)
+            return _DrawScore(tuple(_Subdued(each, posterior) for each in draws), None)
         many = (len(data.columns) or data.X.shape[1]) > _FEW
         local = self.search == "about_best" or (self.search is None and many)
         return _DrawScore(tuple(draws), best_design(posterior, data) if local else None)

@@ -12,7 +12,6 @@ from fieldcraft.models.feasibility.constrained import ConstrainedPosterior, Succ
 from fieldcraft.models.observations import Scaling
 from fieldcraft.models.pareto.posterior import SeveralObjectives
 from fieldcraft.models.surrogate import Function, Posterior, means
-from fieldcraft.models.tangent.weight_draws import PointwiseDraw
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,10 +65,7 @@ class PosteriorOfDesigns:
         return self.beliefs.state()
 
     def _read(self, function: Function) -> Function:
-        def read(X: Tensor) -> Tensor:
-            return function(self.coordinates(X))
-
-        return PointwiseDraw(read) if isinstance(function, PointwiseDraw) else read
+        return lambda X: function(self.coordinates(X))
 
 
 @dataclass(frozen=True, eq=False)

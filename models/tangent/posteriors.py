@@ -18,7 +18,7 @@ from fieldcraft.models.observations import Scaling
 from fieldcraft.models.surrogate import Function, Slopes
 from fieldcraft.models.tangent.kernel import TangentKernel, column
 from fieldcraft.models.tangent.process import TangentProcess, normals
-from fieldcraft.models.tangent.weight_draws import PointwiseDraw, in_blocks
+from fieldcraft.models.tangent.weight_draws import in_blocks
 
 # Numbers beyond which a process is not stacked with others: arithmetic then takes the time, and not calls.
 _LARGEST = 2**18
@@ -288,4 +288,4 @@ class TrainedMean(TangentBelief):
             mean, variance = self.mean_var(X)
             return mean + variance.sqrt() * torch.from_numpy(normals(X.detach().numpy(), seed))
 
-        return PointwiseDraw(function)
+        return function

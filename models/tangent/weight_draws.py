@@ -112,18 +112,3 @@ def in_blocks(function: Function, rows: int = ROWS) -> Function:
         return torch.cat([function(block) for block in torch.split(X, rows)])
 
     return whole
-
-
-@dataclass(frozen=True, eq=False)
-class PointwiseDraw:
-    """A draw with a number of its own at every point, and so no coherent function.
-
-    Args:
-        values: Values (n,) at X (n, d).
-    """
-
-    values: Function
-
-    def __call__(self, X: Tensor) -> Tensor:
-        """Values (n,) at X (n, d)."""
-        return self.values(X)

@@ -76,7 +76,7 @@ def test_the_processor_seconds_that_are_said_are_those_of_the_stored_study():
 
 NEURAL_BO = {
     "neural-bo-options": ("options | in that study", ["neural_bo_paper", "paper_about_best"], 10),
-    "neural-bo-images": ("network and search | in that study", ["neural_bo", "conv_about"], 10),
+    "neural-bo-images": ("network and search | in that study", ["neural_bo", "whole"], 5),
 }
 
 

@@ -22,7 +22,6 @@ from fieldcraft.models.rules.bound import Bound
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 from fieldcraft.models.surrogates.sampled_linear import SampledLinear
-from fieldcraft.models.surrogates.tangent_network import TangentNetwork
 from fieldcraft.physics.problems.rastrigin import Rastrigin
 from fieldcraft.physics.space import (
     Categorical,
@@ -199,19 +198,6 @@ def test_draws_over_images_are_searched_everywhere_and_keep_three_tenths_of_thei
         torch.testing.assert_close(-found, values.detach(), rtol=1e-9, atol=1e-9)
         torch.testing.assert_close(-slopes, by_hand, rtol=1e-9, atol=1e-9)
         torch.testing.assert_close(-score.screened(X, 0, torch.empty(0, 9)), values, rtol=0.1, atol=0.1)
-
-
-@pytest.mark.parametrize(
-    "others", [(), (Continuous("angle", 0.0, 1.0, periodic=True),)], ids=["pixels", "pixels and an angle"]
-)
-def test_a_draw_with_a_number_of_its_own_at_every_point_is_left_as_it_is(others):
-    space = SearchSpace((Image("pixels", (3, 3), 0.0, 1.0), *others))
-    data, X = bowl(space, images=space.images), torch.tensor(space.sample(20, np.random.default_rng(4)))
-    surrogate = TangentNetwork(draw="independent", width=8, refinements=1)
-    posterior = Algorithm(Sobol(), 2, surrogate, Thompson(), Multistart()).fit(data, np.random.default_rng(1))
-    (draw,) = posterior.draw(1, np.random.default_rng(2))
-    score = Thompson().score(posterior, data, torch.empty(0, space.dimension), 1, np.random.default_rng(2))
-    torch.testing.assert_close(-score.value(X, 0, torch.empty(0, space.dimension)), draw(X))
 
 
 def test_draws_are_searched_about_the_tried_design_of_the_least_mean():
