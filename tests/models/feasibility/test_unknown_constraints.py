@@ -314,7 +314,7 @@ def test_networks_over_images_are_trained_together_while_their_channels_are_few(
     images = (ImageColumns(0, (32, 32)),)
     for channels, most in ((4, 4), (16, 1)):
         data = Observations(X, X[:, 0], maximize=False, images=images)
-        assert TangentNetwork(width=64, channels=channels).at_once(data) == most
+        assert TangentNetwork(network="convolution", width=64, channels=channels).at_once(data) == most
 
 
 def test_a_fit_that_was_interrupted_while_the_objective_was_fitted_alone_goes_on(grid):
