@@ -1,6 +1,6 @@
 """Changed classifiers that a campaign's images tell, by the number of images.
 
-    python benchmarks/tampering.py FOLDER ... [--changed 1000] [--json FILE]
+    python benchmarks/tampering.py FOLDER ... [--changed 1000] [--earlier FILE] [--json FILE]
 
 FOLDER is where `fieldcraft compare studies/neural-bo.yaml --out FOLDER` (or studies/neural-cbo.yaml) has run its
 problem `samples`. The images of a campaign are those of its best results, of feasible designs alone if they are to be
@@ -8,6 +8,8 @@ realistic; a campaign with fewer has those that it has. Normal noise is added to
 deviation of 0.3, and this is done 1,000 times, the same for all. An image tells the change if its most probable digit
 is another one then; a set of images if one of them does. `images of the set` are random ones of those that the
 classifier has not seen.
+
+A campaign that the study took from an earlier run has no images in its folder: its row is that of ``--earlier``.
 """
 
 import argparse
@@ -59,19 +61,23 @@ def images_of(folder: Path, campaign: str) -> Array:
     return np.array([IMAGE.pixels(text) for _, text in best]).reshape(-1, *IMAGE.shape)
 
 
-def measured(folder: Path, changed: Array) -> Iterator[dict[str, Any]]:
-    """A row for each finished campaign of a study on the problem."""
+def measured(
+    folder: Path, changed: Array, earlier: Mapping[tuple[str, str, int], dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    """A row for each finished campaign of a study on the problem, of those without images from ``earlier``."""
     study = json.loads((folder / "study.json").read_text(encoding="utf-8"))
     for cell in study["cells"]:
-        if cell["problem"] == PROBLEM and cell["state"] == "finished":
-            images = images_of(folder, cell["cell"])
-            yield {
-                "study": study["study"],
-                "method": cell["algorithm"],
-                "seed": cell["seed"],
-                "images": len(images),
-                "rates": rates(images, changed),
-            }
+        if cell["problem"] != PROBLEM or cell["state"] != "finished":
+            continue
+        of = (study["study"], cell["algorithm"], cell["seed"])
+        if not (folder / "cells" / cell["cell"] / "ledger.sqlite").exists():
+            if of not in earlier:
+                raise SystemExit(f"{folder} has no images of {cell['cell']}: give --earlier a file with its row.")
+            yield earlier[of]
+            continue
+        images = images_of(folder, cell["cell"])
+        row = dict(zip(("study", "method", "seed"), of, strict=True))
+        yield {**row, "images": len(images), "rates": rates(images, changed)}
 
 
 def of_the_set(changed: Array) -> Iterator[dict[str, Any]]:
@@ -95,10 +101,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER")
     parser.add_argument("--changed", type=int, default=1000)
+    parser.add_argument("--earlier", type=Path, metavar="FILE")
     parser.add_argument("--json", type=Path)
     chosen = parser.parse_args()
     changed = changed_weights(chosen.changed)
-    rows = [*(row for folder in chosen.folders for row in measured(folder, changed)), *of_the_set(changed)]
+    before = json.loads(chosen.earlier.read_text(encoding="utf-8"))["rows"] if chosen.earlier else []
+    earlier = {(row["study"], row["method"], row["seed"]): row for row in before}
+    rows = [*(row for folder in chosen.folders for row in measured(folder, changed, earlier)), *of_the_set(changed)]
     found: Mapping[str, Any] = {"changed": chosen.changed, "accuracy": accuracies(changed), "rows": rows}
     print(f"right {found['accuracy']['before']:.3f}, changed {found['accuracy']['changed']:.3f}")
     for study, method in dict.fromkeys((row["study"], row["method"]) for row in rows):

@@ -1,6 +1,5 @@
 """Flows that schedules, workers and ``fieldcraft run`` call: the pass, with one task a step; training; export."""
 
-import hashlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -31,7 +30,7 @@ from fieldcraft.flows.views.export import export_mlflow
 from fieldcraft.flows.wiring.physics.networks import EMULATOR
 from fieldcraft.storage.ledger import LeaseHeld, LeaseLost
 from fieldcraft.storage.open_ledger import open_ledger
-from fieldcraft.storage.records import Lease
+from fieldcraft.storage.records import CampaignRecord, Lease, digest_of
 
 _GONE = "Its process ended without a word. Nothing is lost: a later run has taken the campaign over."
 P = ParamSpec("P")
@@ -52,17 +51,15 @@ def through_prefect(step: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) 
 
 
 @contextmanager
-def flow_runs_of(name: str, ledger: str) -> Iterator[None]:
-    """Tag the block's flow runs as those of whoever holds a campaign's lease, and mark earlier ones that still run.
+def flow_runs_of(campaign: CampaignRecord) -> Iterator[None]:
+    """Tag the block's flow runs with a campaign whose lease this process holds; earlier ones that still run crashed.
 
-    Those are of processes that died without a word to Prefect, which has no other way to know: Crashed.
-
-    Args:
-        name: The campaign, whose lease this process holds.
-        ledger: The ledger's URL or file: several on one server may have campaigns of the same name.
+    Those are of processes that died without a word to Prefect, which has no other way to know. Several ledgers may show
+    campaigns of one name on a server, from files of the same path on other machines: the time of its creation tells a
+    campaign.
     """
-    mark = f"ledger-{hashlib.sha256(ledger.encode()).hexdigest()[:12]}"
-    running = {"name": {"any_": [name]}, "tags": {"all_": [mark]}, "state": {"type": {"any_": [StateType.RUNNING]}}}
+    mark = f"campaign-{digest_of([campaign.name, campaign.created])[:12]}"
+    running = {"tags": {"all_": [mark]}, "state": {"type": {"any_": [StateType.RUNNING]}}}
     with get_client(sync_client=True) as client:
         for left in client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(running)):
             with suppress(ObjectNotFound):

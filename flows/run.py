@@ -85,8 +85,8 @@ def _passes(campaign: Campaign, ledger: Ledger, lease: Lease, server: Server) ->
                     pause(campaign, ledger, passed)
         return passed
 
-    mine = flow_runs_of(campaign.name, campaign.settings.ledger_shown)
-    with server.answering(), without_heartbeats(), one_client(), mine:
+    own = flow_runs_of(ledger.campaign(campaign.name))
+    with server.answering(), without_heartbeats(), one_client(), own:
         while True:
             with span("prefect"):
                 passed = in_one_flow(campaign.name, some)
