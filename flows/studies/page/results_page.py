@@ -171,7 +171,7 @@ def _quicker(studies: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _against(claims: Claims, studies: Mapping[str, Any]) -> Iterator[str]:
-    rivals = (*available("rivals"), "random")
+    rivals = (*available("rivals"), "hebo", "random")
     lines = [
         [each.rival, str(each.better), str(each.equal), str(each.worse), "-" if each.q is None else f"{each.q:.2g}"]
         for each in standings("auto", rivals, studies)

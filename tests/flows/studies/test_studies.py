@@ -5,6 +5,7 @@ import hashlib
 import json
 import math
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -187,8 +188,10 @@ def test_a_study_and_a_campaign_that_are_taken_for_each_other_are_told_apart(com
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "studies").glob("*.yaml")), ids=lambda file: file.stem)
-def test_every_campaign_of_the_studies_here_can_be_begun(file, tmp_path):
-    settings, spec = settings_from({}, tmp_path), read_study(file)[0]
+def test_every_campaign_of_the_studies_here_can_be_begun(file, tmp_path, monkeypatch):
+    monkeypatch.setenv("HEBO_PYTHON", sys.executable)
+    settings = settings_from({"FIELDCRAFT_PLUGINS": str(ROOT / "studies" / "plugins")}, tmp_path)
+    spec = read_study(file)[0]
     digests = Study(spec, StudyFolder(tmp_path), settings, 1).digests()
     assert len(set(digests.values())) == len(cells_of(spec)), "no two campaigns are the same"
     last = cells_of(spec)[-1]
