@@ -85,7 +85,7 @@ class HEBO:
         process = _process(_interpreter())
         try:
             return encoded(space, process.answer(question))
-        except ValueError:
+        except BaseException:  # also when interrupted: its answer would be taken for that to the next question
             _process.cache_clear()
             process.close()
             raise
