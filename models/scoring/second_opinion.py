@@ -20,9 +20,11 @@ from fieldcraft.models.surrogate import Posterior
 NEAR = 0.01
 """Root mean square distance of encoded designs up to which one repeats the other: half a percent of their range."""
 OFTEN = 2
-"""Results near a design from which on another one is a repeat."""
+"""Results near a design from which on another one is a repeat, where the model is sure."""
 SURE = 0.05
 """Standard deviation of a model in targets, up to which it has nothing more to learn of a design."""
+ENOUGH = 5
+"""Results near a design from which on another one is a repeat, however unsure noise leaves the model."""
 
 
 def advised(
@@ -34,9 +36,9 @@ def advised(
 ) -> Candidates:
     """The batch, with designs of the next best models in the places where the best one would only repeat itself.
 
-    A model repeats itself where ``OFTEN`` results are near and it is sure. The others are asked in the order of their
-    scores, until each place has a design that repeats nothing; if they all repeat, the best model's stays. Proofs of a
-    batch that has changed are left out.
+    A model repeats itself where ``OFTEN`` results are near and it is sure, or ``ENOUGH`` are near. The others are asked
+    in the order of their scores, until each place has a design that repeats nothing; if they all repeat, the best
+    model's stays. Proofs of a batch that has changed are left out.
 
     Args:
         found: The batch of the best model.
@@ -74,7 +76,7 @@ def repeats(X: Array, posterior: Posterior, data: Observations) -> NDArray[np.in
     near = np.count_nonzero(apart <= NEAR, axis=1)
     with torch.no_grad():
         sure = posterior.mean_var(torch.tensor(X))[1].numpy() <= SURE**2
-    return np.where(sure & (near >= OFTEN), near, 0)
+    return np.where((sure & (near >= OFTEN)) | (near >= ENOUGH), near, 0)
 
 
 def _said(best: Chosen, other: str, results: int) -> str:

@@ -15,7 +15,7 @@ from fieldcraft.models.maximizer import Candidates, Certificate
 from fieldcraft.models.maximizers.multistart import Multistart
 from fieldcraft.models.observations import LevelResults, Observations
 from fieldcraft.models.proposers.sobol import Sobol
-from fieldcraft.models.scoring.second_opinion import NEAR, SURE, advised, repeats
+from fieldcraft.models.scoring.second_opinion import ENOUGH, NEAR, SURE, advised, repeats
 from fieldcraft.models.selection.contest import Chosen, Contest
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates.exact_gp import ExactGP
@@ -96,6 +96,13 @@ def test_a_repeat_is_near_two_results_of_which_the_model_is_sure():
     designs = np.vstack([PLACE, PLACE + far, X[0]])
     assert repeats(designs, Sure(), DATA).tolist() == [2, 0, 0]
     assert repeats(designs, Sure(1.01 * SURE), DATA).tolist() == [0, 0, 0]
+
+
+def test_where_noise_leaves_a_model_unsure_a_place_with_enough_results_is_a_repeat():
+    for results, repeated in ((ENOUGH - 1, 0), (ENOUGH, ENOUGH)):
+        rows = np.vstack([X[:3], np.tile(PLACE, (results, 1))])
+        data = Observations(rows, np.arange(len(rows), dtype=float), maximize=False, noise_sd=1.0)
+        assert repeats(PLACE[None], Sure(1.0), data).tolist() == [repeated]
 
 
 @pytest.mark.parametrize("dimension", [1, 20])
