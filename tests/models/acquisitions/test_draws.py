@@ -230,9 +230,10 @@ def test_draws_in_twenty_variables_improve_on_their_start(surrogate):
             posterior = algorithm.fit(data, np.random.default_rng([len(X), 1]))
             rng = np.random.default_rng([len(X), 2])
             X = np.vstack([X, algorithm.propose(posterior, data, X[:0], problem.space, 1, rng).X])
-        ends[search] = read(X)[12:].min() / read(X)[:12].min()
+        values = read(X)
+        ends[search] = np.median(values[12:]) / np.median(values[:12])  # the least one is luck of one draw
     assert ends["everywhere"] > 0.95
-    assert ends[None] < 0.88
+    assert ends[None] < 0.8
 
 
 def test_under_bounds_draws_are_searched_about_a_design_that_is_believed_feasible():
