@@ -38,6 +38,7 @@ _INTRODUCTION = (
     "    fieldcraft queue                      # what waits for a person",
     "    fieldcraft init rod                   # a folder with a problem of your own to begin from",
 )
+_OF_NO_COMMAND = ("-h", "--help", "--version")
 _NOBODY_READS = 141  # as of a process that ended by SIGPIPE
 _LONG = re.compile(f"'[^']{{{QUOTED},}}'")
 
@@ -166,6 +167,9 @@ def _admit(settings: Settings) -> None:
 
 
 def _options(words: Sequence[str]) -> argparse.Namespace:
+    if words[1:] and words[0].startswith("-") and not any(own.startswith(words[0]) for own in _OF_NO_COMMAND):
+        option = shown(words[0].partition("=")[0])
+        raise InputError(f"{option} stands before the command: give it after, as in 'fieldcraft status --json'.")
     options, unknown = _parser().parse_known_args(words)
     if unknown:
         parser: argparse.ArgumentParser = options.parser

@@ -128,6 +128,8 @@ def test_what_a_kind_refuses_is_one_line_when_run_and_no_store_is_made(tmp_path,
         (["notices"], "There is no ledger at"),
         (["sttaus"], "'sttaus' is no command. Did you mean 'status'? 'fieldcraft --help' lists them."),
         (["plto", "x", "y.png"], "'plto' is no command. Did you mean 'plot'?"),
+        (["--home", "x", "status"], "--home stands before the command: give it after, as in"),
+        (["--home=x", "status"], "--home stands before the command: give it after"),
         (["zzz" * 100], f"'{'zzz' * 25}z... is no command. 'fieldcraft --help' lists them."),
         (
             ["status", "--jsn"],
