@@ -38,7 +38,6 @@ _INTRODUCTION = (
     "    fieldcraft queue                      # what waits for a person",
     "    fieldcraft init rod                   # a folder with a problem of your own to begin from",
 )
-_OF_NO_COMMAND = ("-h", "--help", "--version")
 _NOBODY_READS = 141  # as of a process that ended by SIGPIPE
 _LONG = re.compile(f"'[^']{{{QUOTED},}}'")
 
@@ -167,10 +166,12 @@ def _admit(settings: Settings) -> None:
 
 
 def _options(words: Sequence[str]) -> argparse.Namespace:
-    if words[1:] and words[0].startswith("-") and not any(own.startswith(words[0]) for own in _OF_NO_COMMAND):
+    commands = _parser()
+    misplaced = words[:1] and words[0].startswith("-") and any(not word.startswith("-") for word in words[1:])
+    if misplaced and not any(own.startswith(words[0]) for own in commands._option_string_actions):
         option = shown(words[0].partition("=")[0])
         raise InputError(f"{option} stands before the command: give it after, as in 'fieldcraft status --json'.")
-    options, unknown = _parser().parse_known_args(words)
+    options, unknown = commands.parse_known_args(words)
     if unknown:
         parser: argparse.ArgumentParser = options.parser
         known = [word for action in parser._actions for word in action.option_strings]
