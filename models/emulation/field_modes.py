@@ -10,21 +10,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fieldcraft.models.emulation.field_posterior import Basis, FieldPosterior, followed, in_targets
+from fieldcraft.models.emulation.field_posterior import Basis, Coefficient, FieldPosterior, followed, in_targets
 from fieldcraft.models.emulation.left_out import Doubt, leading, left_out
 from fieldcraft.models.emulation.remainder import Remainder
-from fieldcraft.models.gaussian.process import ExactPosterior
 from fieldcraft.models.numerics.digests import stamped
 from fieldcraft.models.numerics.states import named
 from fieldcraft.models.observations import Array, Observations
 from fieldcraft.models.selection.quadratics import Quadratics
 from fieldcraft.models.snapshots import Snapshots
-from fieldcraft.models.surrogate import Posterior
 
 FACTORS, WEIGHTS, COEFFICIENTS, LEFT_OUT = "factors", "weights", "coefficients", "foreseen"
 """Names of what was learnt, in a state."""
 LEAST = 4
 """Trials below which two modes at most say too little of how fields differ."""
+# Trials that a process a mode can hold.
+_MOST = 5000
 
 
 def split(fields: Array, most: int) -> tuple[Array, Array]:
@@ -62,6 +62,13 @@ def coefficient_data(data: Observations, coefficients: Array) -> list[Observatio
     ]
 
 
+def refusal(n: int) -> str | None:
+    """Reason why fields of so many trials do not teach; None if they may."""
+    if n < LEAST:
+        return f"there are {n} trials, and {LEAST} teach how they differ"
+    return f"there are {n} trials, and fields of at most {_MOST} are learnt from" if n > _MOST else None
+
+
 def kept_left_out(state: Mapping[str, Tensor]) -> dict[str, Array]:
     """Predictions of the results left out, of a state that has them; older ones have none."""
     return {LEFT_OUT: state[LEFT_OUT].numpy()} if LEFT_OUT in state else {}
@@ -74,7 +81,7 @@ def believed(
     differences: Array,
     weights: Array,
     coefficients: Array,
-    processes: Sequence[Posterior],
+    processes: Sequence[Coefficient],
     learnt: Mapping[str, Array],
 ) -> FieldPosterior:
     """The posterior with these modes and processes, doubted as the results left out one by one ask for.
@@ -89,20 +96,19 @@ def believed(
         processes: Posterior of each coefficient, K.
         learnt: What else belongs into its state; what was foreseen of the results left out, where it has that.
     """
-    exact = tuple(each for each in processes if isinstance(each, ExactPosterior))
     offset = differences.mean(axis=0)
-    basis = Basis(factors, offset, np.tensordot(weights.T, differences - offset, 1), exact)
+    basis = Basis(factors, offset, np.tensordot(weights.T, differences - offset, 1), tuple(processes))
     if LEFT_OUT in learnt:
         foreseen = _unpacked(learnt[LEFT_OUT])
     else:
         rows = _rows(differences)
-        foreseen = left_out(data, snapshots, factors, differences, rows @ rows.T, exact)
+        foreseen = left_out(data, snapshots, factors, differences, rows @ rows.T, processes)
     known = _remainder(data, snapshots, basis)
     doubt = Doubt.of(data.targets, foreseen, data.noise_variance or 0.0, known)
     kept = {FACTORS: factors, WEIGHTS: weights, COEFFICIENTS: coefficients, **learnt}
     kept[LEFT_OUT] = np.column_stack([foreseen.middle, foreseen.slopes, foreseen.bends])
     state = stamped(data) | {name: torch.tensor(values) for name, values in kept.items()}
-    for k, each in enumerate(exact):
+    for k, each in enumerate(processes):
         state |= named(f"{k}.", each.state())
     missed = float(np.sqrt(np.mean((data.targets - foreseen.mean) ** 2)))
     return FieldPosterior(

@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Protocol, Self
 
 import numpy as np
 import torch
@@ -40,6 +41,41 @@ _MOVED = 200_000
 _MANY, _FEW = 8192, 2500
 
 
+class Coefficient(Protocol):
+    """Beliefs about the coefficient of a mode, as a function of the design."""
+
+    @property
+    def points(self) -> Tensor:
+        """Encoded designs of the fields, and of those that are believed, shape (n, d)."""
+        ...
+
+    @property
+    def scaling(self) -> Scaling:
+        """Map between its targets and the coefficient."""
+        ...
+
+    @property
+    def left_out(self) -> tuple[Array, Array]:
+        """Matrix M (n, n) and variances (n,): of targets t each is foretold from the others as t - M t."""
+        ...
+
+    def mean_var(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean (m,) and variance (m,) of the target at X (m, d)."""
+        ...
+
+    def draw(self, q: int, rng: np.random.Generator) -> list[Function]:
+        """q functions."""
+        ...
+
+    def fantasize(self, X: Tensor) -> Self:
+        """Beliefs as if the mean had been read at X (k, d)."""
+        ...
+
+    def state(self) -> dict[str, Tensor]:
+        """Its state."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class Basis:
     """Modes of the differences that were seen, with their uncertain coefficients.
@@ -54,13 +90,13 @@ class Basis:
     factors: Array
     offset: Array
     modes: Array
-    processes: tuple[ExactPosterior, ...]
+    processes: tuple[Coefficient, ...]
 
     def coefficients(self, X: Array) -> tuple[Array, Array]:
         """Means and standard deviations of the coefficients at X (n, d), each (n, K)."""
         if not self.processes:
             return np.empty((len(X), 0)), np.empty((len(X), 0))
-        mean, variance = self._together.mean_var(X)
+        mean, variance = self._moments(X)
         scales = [each.scaling for each in self.processes]
         sds = np.sqrt(variance)
         return (
@@ -75,9 +111,19 @@ class Basis:
         found += self.factors[:, None] * emulated
         return np.asarray(found)
 
+    def _moments(self, X: Array) -> tuple[Array, Array]:
+        """Means and variances of the targets of the coefficients at X (n, d), each (K, n)."""
+        if self._exact is not None:
+            return self._exact.mean_var(X)
+        with torch.no_grad():
+            means, variances = zip(*(each.mean_var(torch.from_numpy(X)) for each in self.processes), strict=True)
+        return torch.stack(means).numpy(), torch.stack(variances).numpy()
+
     @cached_property
-    def _together(self) -> ExactPosteriors:
-        return ExactPosteriors(self.processes)
+    def _exact(self) -> ExactPosteriors | None:
+        """The processes where all of them are exact ones about a constant: they are asked together."""
+        exact = tuple(each for each in self.processes if isinstance(each, ExactPosterior))
+        return ExactPosteriors(exact) if len(exact) == len(self.processes) else None
 
 
 def followed(snapshots: Snapshots, basis: Basis, X: Array, mean: Array, sd: Array) -> tuple[Array, Array]:
@@ -242,7 +288,7 @@ class FieldPosterior:
         few = replace(known.coarser(_FEW), output=known.output)
         if self.calibrated is not None and few.calibration is not None:
             few = replace(few, predict=few.calibration.predict(self.calibrated.values))
-        X, weights = processes[0].fit.X[: len(few.values)].numpy(), self.kept["weights"].numpy()
+        X, weights = processes[0].points[: len(few.values)].numpy(), self.kept["weights"].numpy()
         try:
             few.outputs(few.values[:1], X[:1])
         except ValueError:

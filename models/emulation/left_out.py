@@ -1,13 +1,8 @@
 """Outputs of trials predicted from the fields of the others, and the doubt that their errors ask for.
 
 A field left out takes its mode with it: the others have modes V' of their own, and coefficients in them of every field.
-The processes keep their hyper-parameters, so that with P = S^-1 and p = P 1 the coefficient t_i is predicted from the
-others as
-
-    t_i - ((P t)_i - c p_i) / P_ii,   c = (1^T P t - p_i (P t)_i / P_ii) / (1^T p - p_i^2 / P_ii),
-
-with a variance in proportion to 1 / P_ii (Rasmussen and Williams, 2006, section 5.4.2). All of it needs the Gram matrix
-of the fields alone: modes and means are weighted sums of the fields.
+The processes keep their hyper-parameters, and foretell each coefficient from the others in closed form (their
+``left_out``). All of it needs the Gram matrix of the fields alone: modes and means are weighted sums of the fields.
 
 Of an error e_i with the variance v_i by the coefficients it is believed that e_i ~ N(shift, v_i + r), with r for what
 no mode represents; where the other runs know a part of that (``models.emulation.remainder``), e_i ~ N(m_i, v_i + c_i r)
@@ -28,9 +23,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fieldcraft.models.emulation.field_posterior import densities, through
+from fieldcraft.models.emulation.field_posterior import Coefficient, densities, through
 from fieldcraft.models.emulation.remainder import Remainder
-from fieldcraft.models.gaussian.process import ExactPosterior
 from fieldcraft.models.observations import Array, Observations
 from fieldcraft.models.selection.predictive_score import MOST
 from fieldcraft.models.selection.quadratics import Quadratics
@@ -91,7 +85,7 @@ def left_out(
     factors: Array,
     differences: Array,
     gram: Array,
-    processes: Sequence[ExactPosterior],
+    processes: Sequence[Coefficient],
 ) -> Quadratics:
     """Each output by the fields of the other trials, in targets.
 
@@ -106,12 +100,12 @@ def left_out(
         processes: Posterior of the coefficient of each mode; the others have no more modes.
     """
     n = len(data)
-    precisions = [torch.cholesky_inverse(each.factor.lower.detach()).numpy() for each in processes]
+    foretold = [each.left_out for each in processes]
     parts = [np.arange(first, n, min(n, _PARTS)) for first in range(min(n, _PARTS))]
     middles, turns = np.empty(n), np.empty((2, n, len(processes)))
     for some in _together(parts, max(1, _BLOCK // differences[0].size)):
         held = np.concatenate(some)
-        found = [_without(gram, part, precisions) for part in some]
+        found = [_without(gram, part, foretold) for part in some]
         middle = np.concatenate([mean for mean, _ in found])
         moves = np.concatenate([spread for _, spread in found], axis=1)
         at = data.X[held]
@@ -136,9 +130,9 @@ def leading(gram: Array, most: int, smallest: float = 1e-3) -> tuple[Array, Arra
     return vectors[:, ::-1][:, :kept], sizes[:kept]
 
 
-def _without(gram: Array, part: NDArray[np.intp], precisions: Sequence[Array]) -> tuple[Array, Array]:
+def _without(gram: Array, part: NDArray[np.intp], foretold: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
     """Weights of the fields in the mean fields of a part (p, n), and in the spread along each mode (K, p, n)."""
-    n, k = len(gram), len(precisions)
+    n, k = len(gram), len(foretold)
     others = np.setdiff1d(np.arange(n), part)
     inner = gram[np.ix_(others, others)]
     middle = inner.mean(axis=0)
@@ -146,13 +140,10 @@ def _without(gram: Array, part: NDArray[np.intp], precisions: Sequence[Array]) -
     means, spreads = np.zeros((len(part), n)), np.zeros((k, len(part), n))
     means[:, others] = 1 / len(others)
     for mode, (vector, size) in enumerate(zip(vectors.T, sizes, strict=True)):
-        shares, precision = vector / size, precisions[mode]
+        shares, (errors, variances) = vector / size, foretold[mode]
         coefficients = (gram[:, others] - middle) @ shares
-        whole, solved, own = precision.sum(axis=1), precision @ coefficients, np.diag(precision)[part]
-        right, left = whole[part], solved[part]
-        constant = (solved.sum() - right * left / own) / (whole.sum() - right**2 / own)
-        predicted = coefficients[part] - (left - constant * right) / own
-        sd = np.std(coefficients[others], ddof=1) / np.sqrt(own)
+        predicted = coefficients[part] - errors[part] @ coefficients
+        sd = np.std(coefficients[others], ddof=1) * np.sqrt(variances[part])
         means[:, others] += predicted[:, None] * shares
         spreads[mode][:, others] = sd[:, None] * shares
     return means, spreads

@@ -211,6 +211,18 @@ class ExactPosterior:
         """log density of each target given the others, shape (n,), at these hyper-parameters."""
         return leave_one_out(self.factor, self.fit.targets - self.constant)
 
+    @cached_property
+    def left_out(self) -> tuple[Array, Array]:
+        """Matrix M (n, n) and variances (n,): of targets t each is foretold from the others as t - M t.
+
+        With P = S^-1 and p = P 1 the error is ((P - p p^T / 1^T p) t)_i / (P_ii - p_i^2 / 1^T p), with the best
+        constant for the others, and its variance about that 1 / P_ii (Rasmussen and Williams, 2006, section 5.4.2).
+        """
+        P = torch.cholesky_inverse(self.factor.lower.detach()).numpy()
+        p = P.sum(axis=1)
+        less = P - np.outer(p, p) / p.sum()
+        return less / np.diag(less)[:, None], 1 / np.diag(P)
+
     def information_gain(self) -> float:
         """1/2 log det(I + K / noise) of the results, including believed ones, in nats."""
         if self.fit.readings is None:
@@ -220,6 +232,11 @@ class ExactPosterior:
     def state(self) -> dict[str, Tensor]:
         """Training data, known noise, hyper-parameters and metrics."""
         return self.fit.state()
+
+    @property
+    def points(self) -> Tensor:
+        """Encoded points, shape (n, d)."""
+        return self.fit.X
 
     @property
     def dimension(self) -> int:

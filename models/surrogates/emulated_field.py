@@ -12,15 +12,16 @@ from fieldcraft.models.emulation.calibration import Calibrated, calibrated
 from fieldcraft.models.emulation.field_modes import (
     COEFFICIENTS,
     FACTORS,
-    LEAST,
     WEIGHTS,
     believed,
     coefficient_data,
     kept_left_out,
+    refusal,
     split,
 )
-from fieldcraft.models.emulation.field_posterior import FieldPosterior
+from fieldcraft.models.emulation.field_posterior import Coefficient, FieldPosterior
 from fieldcraft.models.emulation.posterior import EmulatedPosterior
+from fieldcraft.models.gaussian.process import ExactPosterior
 from fieldcraft.models.linear.fourier_features import Kernel
 from fieldcraft.models.numerics.checks import refuse_below
 from fieldcraft.models.numerics.digests import refuse_other_data
@@ -85,7 +86,7 @@ class EmulatedField:
         factors = _factors(snapshots.values, emulated)
         differences = snapshots.values - factors[:, None] * emulated
         weights, coefficients = split(differences, self.n_modes)
-        processes = [self._process().under(wide_prior, each) for each in coefficient_data(data, coefficients)]
+        processes = [self._learnt(each) for each in coefficient_data(data, coefficients)]
         made = _posterior(data, snapshots, fitted, factors, differences, weights, coefficients, processes, {})
         report(1, made.metrics, made.state)
         return made
@@ -104,11 +105,14 @@ class EmulatedField:
         differences = snapshots.values - factors[:, None] * snapshots.emulated(data.X)
         weights, coefficients = state[WEIGHTS].numpy(), state[COEFFICIENTS].numpy()
         processes = [
-            self._process().restore(each, part(state, f"{k}."))
+            _exact(self._process().restore(each, part(state, f"{k}.")))
             for k, each in enumerate(coefficient_data(data, coefficients))
         ]
         arrays = factors, differences, weights, coefficients
         return _posterior(data, snapshots, fitted, *arrays, processes, kept_left_out(state))
+
+    def _learnt(self, data: Observations) -> ExactPosterior:
+        return _exact(self._process().under(wide_prior, data))
 
     def _process(self) -> ExactGP:
         return ExactGP(kernel=self.kernel, restarts=0)
@@ -123,7 +127,13 @@ def _reason(data: Observations) -> str | None:
         return "not every trial left one from which its outputs can be read"
     if data.snapshots.predict is None:
         return "the emulator predicts none"
-    return f"there are {len(data)} trials, and {LEAST} teach how they differ" if len(data) < LEAST else None
+    return refusal(len(data))
+
+
+def _exact(made: Posterior) -> ExactPosterior:
+    """A process of no more trials than ``refusal`` lets pass."""
+    assert isinstance(made, ExactPosterior)
+    return made
 
 
 def _noted(reason: str | None, posterior: EmulatedPosterior) -> EmulatedPosterior:
@@ -154,7 +164,7 @@ def _posterior(
     differences: Array,
     weights: Array,
     coefficients: Array,
-    processes: Sequence[Posterior],
+    processes: Sequence[Coefficient],
     kept: Mapping[str, Array],
 ) -> FieldPosterior:
     """The posterior with these modes and processes, the calibrated coefficients, and what is left of the equation."""

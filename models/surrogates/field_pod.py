@@ -11,28 +11,28 @@ from fieldcraft.models.capability import Capability
 from fieldcraft.models.emulation.field_modes import (
     COEFFICIENTS,
     FACTORS,
-    LEAST,
     WEIGHTS,
     believed,
     coefficient_data,
     kept_left_out,
     projected,
+    refusal,
     split,
 )
-from fieldcraft.models.emulation.field_posterior import FieldPosterior
+from fieldcraft.models.emulation.field_posterior import Coefficient, FieldPosterior
 from fieldcraft.models.gaussian.inducing import InducedPosterior
 from fieldcraft.models.gaussian.process import ExactPosterior
 from fieldcraft.models.gradients.posterior import GradientPosterior
-from fieldcraft.models.linear.fourier_features import Kernel
 from fieldcraft.models.numerics.checks import refuse_below
 from fieldcraft.models.numerics.digests import refuse_other_data
-from fieldcraft.models.numerics.length_scales import wide_prior
 from fieldcraft.models.numerics.milestones import thinned
 from fieldcraft.models.numerics.states import part
 from fieldcraft.models.observations import Array, Observations
 from fieldcraft.models.snapshots import Snapshots
 from fieldcraft.models.surrogate import Report
 from fieldcraft.models.surrogates.exact_gp import ExactGP
+from fieldcraft.models.trend.of_degree import about_polynomial, restored
+from fieldcraft.models.trend.process import TRENDED
 
 OfOutputs = ExactPosterior | InducedPosterior | GradientPosterior
 
@@ -48,16 +48,17 @@ _SHARE, _MOST = 0.75, 0.1
 class FieldPod:
     """Outputs read from fields that are predicted from the fields of earlier runs, where no equation of them is stated.
 
-    The stored fields are split into their mean and their leading modes, and a Gaussian process predicts the coefficient
-    of each for a new design. The output is read from the field that results. It tells more than a process of the
-    output does where a few modes hold the fields and the output bends, such as the squared distance to a wanted field.
+    The stored fields are split into their mean and their leading modes, and a Gaussian process about a linear function
+    of the design predicts the coefficient of each. The output is read from the field that results. It tells more than a
+    process of the output does where a few modes hold the fields and the output bends, such as the squared distance to a
+    wanted field.
 
     Before, each field is put into the modes of the others. Where the outputs of more than a quarter of them then err by
     over a tenth of the output's standard deviation, as where a narrow source moves about, ``exact_gp`` learns from the
-    outputs alone, and a remark says why; so it does up to three trials, and where a trial left no field.
+    outputs alone, and a remark says why; so it does up to three trials, of more than 5,000, and where a trial left no
+    field.
 
     Args:
-        kernel: Covariance of the coefficients, "matern52", "matern32", "matern12" or "rbf".
         n_modes: Most modes that are kept, at least 1.
         stand_in: Let ``exact_gp`` stand in where fields do not teach; else the fit is refused, as a candidate's is.
 
@@ -69,13 +70,11 @@ class FieldPod:
     uses_fields: ClassVar[bool] = True
     requires: ClassVar[frozenset[Capability]] = frozenset({Capability.FIELDS})
 
-    kernel: Kernel = "matern52"
     n_modes: int = 10
     stand_in: bool = True
 
     def __post_init__(self) -> None:
         refuse_below("n_modes", self.n_modes, 1)
-        self._process()
 
     def fit(
         self, data: Observations, rng: np.random.Generator, start: Mapping[str, Tensor] | None, report: Report
@@ -89,9 +88,9 @@ class FieldPod:
         if snapshots is None or reason is not None:
             if not self.stand_in:
                 raise ValueError(f"The fields are not used: {reason}.")
-            return _noted(reason, self._of_outputs().fit(data, rng, start, report))
+            return _noted(reason, ExactGP().fit(data, rng, start, report))
         weights, coefficients = split(snapshots.values, self.n_modes)
-        processes = [self._process().under(wide_prior, each) for each in coefficient_data(data, coefficients)]
+        processes = [about_polynomial(each, 1) for each in coefficient_data(data, coefficients)]
         learnt = {_PROJECTED: np.array(error)}
         factors = np.zeros(snapshots.values.shape[1])
         made = believed(data, snapshots, factors, snapshots.values, weights, coefficients, processes, learnt)
@@ -103,13 +102,12 @@ class FieldPod:
         """The posterior whose state this was (see Surrogate.restore)."""
         if _PROJECTED not in state or data.snapshots is None:
             reason = self._judged(data)[2] or "by the rule of an earlier version"
-            return _noted(reason, self._of_outputs().restore(data, state))
+            return _noted(reason, ExactGP().restore(data, state))
         refuse_other_data(data, state)
         snapshots = _alone(data.snapshots)
         learnt = {name: state[name].numpy() for name in (FACTORS, WEIGHTS, COEFFICIENTS)}
         processes = [
-            self._process().restore(each, part(state, f"{k}."))
-            for k, each in enumerate(coefficient_data(data, learnt[COEFFICIENTS]))
+            _restored(each, part(state, f"{k}.")) for k, each in enumerate(coefficient_data(data, learnt[COEFFICIENTS]))
         ]
         error = float(state[_PROJECTED])
         arrays = learnt[FACTORS], snapshots.values, learnt[WEIGHTS], learnt[COEFFICIENTS]
@@ -121,19 +119,13 @@ class FieldPod:
         if data.snapshots is None:
             return None, np.nan, "not every trial left one from which its outputs can be read"
         snapshots = _alone(data.snapshots)
-        if len(data) < LEAST:
-            return snapshots, np.nan, f"there are {len(data)} trials, and {LEAST} teach how they differ"
+        if (reason := refusal(len(data))) is not None:
+            return snapshots, np.nan, reason
         error = left_out_error(data, snapshots, self.n_modes)
         if error <= _MOST:
             return snapshots, error, None
         reason = f"in the modes of the others a quarter of them err by over {error:.2g} of the output's spread"
         return snapshots, error, reason
-
-    def _process(self) -> ExactGP:
-        return ExactGP(kernel=self.kernel, restarts=0)
-
-    def _of_outputs(self) -> ExactGP:
-        return ExactGP(kernel=self.kernel)
 
 
 def left_out_error(data: Observations, snapshots: Snapshots, n_modes: int) -> float:
@@ -144,6 +136,15 @@ def left_out_error(data: Observations, snapshots: Snapshots, n_modes: int) -> fl
     # Where an output cannot be read, nothing is known of it: the mean target stands for it.
     error = data.targets[some] - np.where(np.isfinite(read), data.scaling.to_target(read), 0.0)
     return float(np.quantile(np.abs(error - np.median(error)), _SHARE))
+
+
+def _restored(data: Observations, state: Mapping[str, Tensor]) -> Coefficient:
+    """The process of a coefficient whose state this was; an earlier version's is about a constant."""
+    if TRENDED in state:
+        return restored(data, state)
+    made = ExactGP().restore(data, state)
+    assert isinstance(made, ExactPosterior)
+    return made
 
 
 def _alone(snapshots: Snapshots) -> Snapshots:

@@ -140,6 +140,19 @@ class Kriging:
         return means.T, np.maximum(variance, 0), np.stack(by_means), by_variance
 
     @cached_property
+    def left_out(self) -> tuple[Array, Array]:
+        """Matrix M (n, n) and variances (n,): of values v each is foretold from the others as v - M v.
+
+        With P = S^-1 - S^-1 H A^-1 H^T S^-1 the error is (P v)_i / P_ii and its variance 1 / P_ii (Dubrule, 1983): the
+        others determine the coefficients again, and what these leave open is part of it.
+        """
+        identity = torch.eye(len(self.points), dtype=self.points.dtype)
+        halves = self._precision.half_solve(self._solved_terms.mT)
+        P = (self.factor.solve(identity) - halves.mT @ halves).numpy()
+        own = np.diag(P)
+        return P / own[:, None], 1 / own
+
+    @cached_property
     def factor(self) -> Factor:
         """Factor of S."""
         with torch.no_grad():
@@ -249,6 +262,16 @@ class TrendedPosterior:
         if readings is not None:
             readings = torch.cat([readings, readings.median().expand(len(points))])
         return replace(self, X=torch.cat([self.X, points]), targets=believed, readings=readings)
+
+    @property
+    def points(self) -> Tensor:
+        """Encoded points, shape (n, d)."""
+        return self.X
+
+    @property
+    def left_out(self) -> tuple[Array, Array]:
+        """Matrix and variances by which each result is foretold from the others (see ``Kriging``)."""
+        return self.kriging.left_out
 
     def state(self) -> dict[str, Tensor]:
         """Hyper-parameters and the digest of the data."""

@@ -1,5 +1,6 @@
 """Learning from fields without an equation: against singular value decompositions and fields of a known rank."""
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -7,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from fieldcraft.models.emulation.field_modes import projected, split
+from fieldcraft.models.emulation.field_modes import coefficient_data, projected, split
 from fieldcraft.models.observations import Emulator, Observations
 from fieldcraft.models.selection.predictive_score import score
 from fieldcraft.models.snapshots import Snapshots
 from fieldcraft.models.surrogate import no_report
 from fieldcraft.models.surrogates.auto import Auto
-from fieldcraft.models.surrogates.emulated_field import EmulatedField
+from fieldcraft.models.surrogates.emulated_field import EmulatedField, _reason
 from fieldcraft.models.surrogates.emulated_gp import EmulatedGP
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 from fieldcraft.models.surrogates.field_pod import FieldPod
@@ -165,6 +166,46 @@ def test_what_an_earlier_version_learnt_from_outputs_alone_is_restored():
     restored = FieldPod().restore(known, fit(known, ExactGP()).state())
     assert restored.remarks["fields"] == "not used: by the rule of an earlier version"
     np.testing.assert_array_equal(predicted(restored)[0], predicted(fit(known, ExactGP()))[0])
+
+
+def test_processes_of_an_earlier_version_about_a_constant_are_restored():
+    known = data()
+    posterior = fit(known)
+    coefficients = posterior.kept["coefficients"].numpy()
+    constant = [fit(each, ExactGP(restarts=0)) for each in coefficient_data(known, coefficients)]
+    about = {name: value for name, value in posterior.state().items() if not name[0].isdigit()}
+    restored = FieldPod().restore(
+        known, about | {f"{k}.{name}": v for k, p in enumerate(constant) for name, v in p.state().items()}
+    )
+    means, sds = restored.basis.coefficients(Z)
+    for k, each in enumerate(constant):
+        mean, variance = (own.numpy() for own in each.mean_var(torch.tensor(Z)))
+        np.testing.assert_allclose(means[:, k], each.scaling.to_physical(mean), atol=1e-9)
+        np.testing.assert_allclose(sds[:, k], each.scaling.sd * np.sqrt(variance), atol=1e-9)
+
+
+def test_a_coefficient_that_is_linear_in_the_design_is_known_to_the_corners():
+    def linear(X):
+        return (2.0 + (X @ np.array([[1.0, 0.2, 0.0], [0.3, 1.0, 0.5], [0.0, -0.4, 0.3]])) @ SHAPES)[:, None]
+
+    corners = np.array(list(itertools.product((-1.0, 1.0), repeat=3)))
+    posterior = fit(data(linear, X=X[:6]))
+    mean, _ = posterior.mean_var(torch.tensor(corners))
+    error = posterior.scaling.to_physical(mean.numpy()) - misfit(linear(corners), corners)[:, 0]
+    outputs = fit(data(linear, X=X[:6]), ExactGP())
+    mean, _ = outputs.mean_var(torch.tensor(corners))
+    other = outputs.scaling.to_physical(mean.detach().numpy()) - misfit(linear(corners), corners)[:, 0]
+    assert np.sqrt(np.mean(error**2)) < 0.05 * np.sqrt(np.mean(other**2))
+
+
+def test_more_fields_than_a_process_a_mode_can_hold_are_left_alone():
+    many = RNG.uniform(-1, 1, (5001, 1))
+    known = data(lambda X: 2.0 + X[:, :, None], X=many, read=lambda fields, X: fields[:, :, 0])
+    with pytest.raises(ValueError, match="there are 5001 trials, and fields of at most 5000 are learnt from"):
+        fit(known, FieldPod(stand_in=False))
+    known = replace(known, emulators=(Emulator(lambda X: X[:, 0]),))
+    known = replace(known, snapshots=replace(known.snapshots, predict=lambda X: 2.0 + X[:, :, None]))
+    assert _reason(known) == "there are 5001 trials, and fields of at most 5000 are learnt from"
 
 
 def test_a_choice_by_evidence_takes_fields_that_teach_and_tells_why_others_do_not():

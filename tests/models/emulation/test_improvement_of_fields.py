@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 from scipy.stats import norm
-from test_field_pod import X, Z, data, fit, misfit
+from test_field_pod import SHAPES, X, Z, data, fit, misfit
 
 from fieldcraft.models.acquisitions.log_ei import LogEI
 from fieldcraft.models.composite.sampled import sampler_of
@@ -79,12 +79,17 @@ def test_values_have_the_moments_of_the_posterior():
 
 def test_a_misfit_does_not_promise_to_fall_below_zero():
     """Where a normal target of the same moments would."""
-    posterior = fit(FEW)
+
+    def bent(X):
+        g = np.sin(3 * X) + 0.4 * X[:, [1, 2, 0]]
+        return (2.0 + g @ SHAPES)[:, None]
+
+    posterior, at = fit(data(bent, X[:9])), torch.tensor(Z)
     at_zero = float(posterior.scaling.to_target(np.zeros(1))[0]) + posterior.shift
     sampler = sampler_of(posterior)
-    values = sampler.at(AT, normal_values(sampler))[0]
+    values = sampler.at(at, normal_values(sampler))[0]
     below = (values < at_zero - 4 * math.sqrt(posterior.rest)).double().mean(dim=0)
-    mean, variance = (each.numpy() for each in posterior.mean_var(AT))
+    mean, variance = (each.numpy() for each in posterior.mean_var(at))
     normal = norm.cdf((at_zero - 4 * math.sqrt(posterior.rest) - mean) / np.sqrt(variance))
     assert below.max() < 1e-3 and normal.max() > 0.02
 

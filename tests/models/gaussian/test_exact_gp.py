@@ -62,6 +62,22 @@ def test_mean_and_variance_equal_the_formula(kernel, noise):
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
+def test_a_target_left_out_is_foretold_from_the_others_about_their_best_constant(kernel):
+    posterior, targets = fitted(kernel), data().targets
+    K = hand_kernel(posterior, kernel, X, X) + float(posterior.noise_variance) * np.eye(len(X))
+    errors, variances = posterior.left_out
+    for i in range(len(X)):
+        others = np.delete(np.arange(len(X)), i)
+        weights = np.linalg.solve(
+            K[np.ix_(others, others)], np.stack([targets[others], np.ones(len(others)), K[others, i]], 1)
+        )
+        constant = weights[:, 0].sum() / weights[:, 1].sum()
+        mean = constant + K[i, others] @ (weights[:, 0] - constant * weights[:, 1])
+        assert targets[i] - errors[i] @ targets == pytest.approx(mean, abs=1e-9)
+        assert variances[i] == pytest.approx(K[i, i] - K[i, others] @ weights[:, 2], rel=1e-9)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
 def test_processes_asked_together_say_what_each_says_alone(kernel):
     alone = tuple(fitted(kernel, y=values) for values in (Y, X[:, 0] ** 2, 10 - Y * X[:, 1]))
     means, variances = ExactPosteriors(alone).mean_var(Z)

@@ -1,5 +1,6 @@
 """Process about a polynomial: its algebra against dense forms, what it learns, and when it is taken."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -79,6 +80,19 @@ def test_beliefs_are_those_of_one_process_whose_covariance_is_the_sum(degree):
     torch.testing.assert_close(beliefs.covariance(X), joint, rtol=1e-4, atol=1e-6)
     torch.testing.assert_close(variance, joint.diagonal(), rtol=1e-4, atol=1e-6)
     torch.testing.assert_close(beliefs.means(X), means)
+
+
+@pytest.mark.parametrize("degree", [1, 2])
+@pytest.mark.parametrize("n", [5, 15])
+def test_a_value_left_out_is_foretold_as_by_the_beliefs_given_the_others(degree, n):
+    beliefs = kriging(degree, n)
+    errors, variances = beliefs.left_out
+    for i in range(n):
+        others = np.delete(np.arange(n), i)
+        given = replace(beliefs, points=beliefs.points[others], values=beliefs.values[others])
+        means, variance = given.moments(beliefs.points[[i]])
+        np.testing.assert_allclose(beliefs.values[i] - errors[i] @ beliefs.values.numpy(), means[0].numpy(), atol=1e-7)
+        assert variances[i] == pytest.approx(float(variance) + 0.01, rel=1e-6)
 
 
 @pytest.mark.parametrize("degree", [1, 2])
