@@ -46,7 +46,7 @@ class EmulatedField:
     modes, and a Gaussian process predicts the coefficient of each for a new design. The output is read from the field
     that results. Where a coarse grid misses much, a field tells more about it than one number does. Uncertain
     coefficients of the stated equation are fitted to the fields before (``models.emulation.calibration``). Up to three
-    trials, and where a trial left no field, ``emulated_gp`` learns from the outputs alone instead.
+    trials, of more than 5,000, and where a trial left no field, ``emulated_gp`` learns from the outputs alone instead.
 
     Args:
         kernel: Covariance of the coefficients, "matern52", "matern32", "matern12" or "rbf".
