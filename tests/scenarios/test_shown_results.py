@@ -241,7 +241,7 @@ def test_the_table_of_conditions_is_that_of_the_stored_benchmark():
 STUDIES_OF_FIELDS = [
     ("fields", "emulated", 110),
     ("composite", "botorch_composite", 180),
-    ("composite-brusselator", "auto | botorch_composite", 25),
+    ("composite-brusselator", "auto | botorch_composite", 50),
     ("pollutant", "field_pod", 100),
     ("brusselator", "field_ensemble", 100),
 ]
