@@ -33,7 +33,7 @@ from fieldcraft.models.selection.quadratics import Quadratics
 from fieldcraft.models.snapshots import Snapshots
 from fieldcraft.models.surrogate import Function, MomentsWithSlopes
 
-# Numbers of the fields of many designs that are alive at once.
+# Numbers of the fields of many designs, or of their covariances with the runs, that are alive at once.
 _BLOCK = 500_000
 # Numbers of the fields that are moved along some modes together, each way: of small fields all share one reading.
 _MOVED = 200_000
@@ -115,9 +115,12 @@ class Basis:
         """Means and variances of the targets of the coefficients at X (n, d), each (K, n)."""
         if self._exact is not None:
             return self._exact.mean_var(X)
+        step = max(1, _BLOCK // len(self.processes[0].points))
+        blocks = [torch.from_numpy(X[first : first + step]) for first in range(0, max(1, len(X)), step)]
         with torch.no_grad():
-            means, variances = zip(*(each.mean_var(torch.from_numpy(X)) for each in self.processes), strict=True)
-        return torch.stack(means).numpy(), torch.stack(variances).numpy()
+            told = [[torch.stack(each.mean_var(block)) for block in blocks] for each in self.processes]
+        means, variances = torch.stack([torch.cat(each, dim=1) for each in told]).numpy().swapaxes(0, 1)
+        return means, variances
 
     @cached_property
     def _exact(self) -> ExactPosteriors | None:

@@ -211,7 +211,7 @@ class ExactPosterior:
         """log density of each target given the others, shape (n,), at these hyper-parameters."""
         return leave_one_out(self.factor, self.fit.targets - self.constant)
 
-    @cached_property
+    @property
     def left_out(self) -> tuple[Array, Array]:
         """Matrix M (n, n) and variances (n,): of targets t each is foretold from the others as t - M t.
 

@@ -139,7 +139,7 @@ class Kriging:
         ]
         return means.T, np.maximum(variance, 0), np.stack(by_means), by_variance
 
-    @cached_property
+    @property
     def left_out(self) -> tuple[Array, Array]:
         """Matrix M (n, n) and variances (n,): of values v each is foretold from the others as v - M v.
 

@@ -110,6 +110,15 @@ def test_a_linear_output_is_the_mean_field_and_the_coefficients_of_processes():
     np.testing.assert_allclose(sd**2, sds**2 @ by_mode**2 + posterior.scaling.sd**2 * posterior.rest, rtol=1e-6)
 
 
+def test_more_designs_than_are_asked_together_have_the_coefficients_of_a_few():
+    posterior, many = fit(data()), np.random.default_rng(7).uniform(-1, 1, (80_000, 3))
+    found = posterior.basis.coefficients(many)
+    for first in (0, 35_700, 79_990):
+        for part, own in zip(found, posterior.basis.coefficients(many[first : first + 10]), strict=True):
+            np.testing.assert_allclose(part[first : first + 10], own, rtol=1e-9, atol=1e-12)
+    assert [part.shape for part in posterior.basis.coefficients(many[:0])] == [(0, 3), (0, 3)]
+
+
 def test_the_moments_of_fields_are_those_of_draws_of_their_coefficients():
     posterior, some, n = fit(data()), 1.3 * Z[:3], 600  # also beyond the designs that were seen
     rng = np.random.default_rng(5)
