@@ -239,7 +239,7 @@ def test_the_table_of_conditions_is_that_of_the_stored_benchmark():
 
 
 STUDIES_OF_FIELDS = [
-    ("fields", "emulated", 110),
+    ("fields", "emulated", 220),
     ("composite", "botorch_composite", 180),
     ("composite-brusselator", "auto | botorch_composite", 50),
     ("pollutant", "field_pod", 100),
