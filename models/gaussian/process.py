@@ -14,7 +14,7 @@ from torch import Tensor
 from fieldcraft.models.feasibility.constrained import about_objective
 from fieldcraft.models.gaussian.covariance import CORRELATIONS, covariance, pulled, scaled_squares
 from fieldcraft.models.gaussian.fit import NOISE, Found
-from fieldcraft.models.linear.conditioning import Factor, leave_one_out
+from fieldcraft.models.linear.conditioning import Factor, foretold, leave_one_out
 from fieldcraft.models.linear.fourier_features import Kernel
 from fieldcraft.models.numerics.milestones import telling
 from fieldcraft.models.observations import Array, Scaling
@@ -213,15 +213,10 @@ class ExactPosterior:
 
     @property
     def left_out(self) -> tuple[Array, Array]:
-        """Matrix M (n, n) and variances (n,): of targets t each is foretold from the others as t - M t.
-
-        With P = S^-1 and p = P 1 the error is ((P - p p^T / 1^T p) t)_i / (P_ii - p_i^2 / 1^T p), with the best
-        constant for the others, and its variance about that 1 / P_ii (Rasmussen and Williams, 2006, section 5.4.2).
-        """
-        P = torch.cholesky_inverse(self.factor.lower.detach()).numpy()
-        p = P.sum(axis=1)
-        less = P - np.outer(p, p) / p.sum()
-        return less / np.diag(less)[:, None], 1 / np.diag(P)
+        """Matrix M (n, n) and variances (n,): about the others' best constant each of t is foretold as t - M t."""
+        solved = self.factor.solve(torch.ones(len(self.points), 1, dtype=self.points.dtype))
+        errors, _ = foretold(self.factor, solved, Factor.of(solved.sum(dim=0, keepdim=True), 0.0))
+        return errors, 1 / self.factor.inverse_diagonal().numpy()
 
     def information_gain(self) -> float:
         """1/2 log det(I + K / noise) of the results, including believed ones, in nats."""

@@ -12,11 +12,14 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.linalg.lapack import dtrtri
 from torch import Tensor
 
 Side = Literal["dual", "primal"]
+Array = NDArray[np.float64]
 
 
 def smaller_side(n: int, p: int) -> Side:
@@ -226,6 +229,26 @@ def leave_one_out(factor: Factor | Primal, y: Tensor) -> Tensor:
     """
     residual, precision = factor.solve(y), factor.inverse_diagonal()
     return 0.5 * (precision.log() - residual.square() / precision - math.log(2 * math.pi))
+
+
+def foretold(factor: Factor, solved: Tensor, inner: Factor) -> tuple[Array, Array]:
+    """Foretelling of each of n values v from the others about a linear model H b, with b found again from them.
+
+    With P = S^-1, b ~ N(0, T) and Q = P - P H (H^T P H + T^-1)^-1 H^T P the error is (Q v)_i / Q_ii, and its variance
+    1 / Q_ii (Dubrule, 1983). Where b has no prior, T^-1 = 0.
+
+    Args:
+        factor: Of S, shape (n, n).
+        solved: P H, shape (n, p).
+        inner: Factor of H^T P H + T^-1, shape (p, p).
+
+    Returns:
+        Matrix M (n, n), by which the values are foretold as v - M v, and the variances (n,).
+    """
+    halves = inner.half_solve(solved.mT)
+    Q = (torch.cholesky_inverse(factor.lower.detach()) - halves.mT @ halves).numpy()
+    own = Q.diagonal()
+    return Q / own[:, None], 1 / own
 
 
 def marginal_slope(K: Tensor, noise: float | Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

@@ -86,7 +86,8 @@ class EmulatedField:
         factors = _factors(snapshots.values, emulated)
         differences = snapshots.values - factors[:, None] * emulated
         weights, coefficients = split(differences, self.n_modes)
-        processes = [self._learnt(each) for each in coefficient_data(data, coefficients)]
+        learn = self._process().under
+        processes = [_exact(learn(wide_prior, each)) for each in coefficient_data(data, coefficients)]
         made = _posterior(data, snapshots, fitted, factors, differences, weights, coefficients, processes, {})
         report(1, made.metrics, made.state)
         return made
@@ -110,9 +111,6 @@ class EmulatedField:
         ]
         arrays = factors, differences, weights, coefficients
         return _posterior(data, snapshots, fitted, *arrays, processes, kept_left_out(state))
-
-    def _learnt(self, data: Observations) -> ExactPosterior:
-        return _exact(self._process().under(wide_prior, data))
 
     def _process(self) -> ExactGP:
         return ExactGP(kernel=self.kernel, restarts=0)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from fieldcraft.models.gaussian.covariance import CORRELATIONS, covariance, pulled, scaled_squares
-from fieldcraft.models.linear.conditioning import Factor
+from fieldcraft.models.linear.conditioning import Factor, foretold
 from fieldcraft.models.linear.fourier_features import FourierFeatures, Kernel
 from fieldcraft.models.observations import Array, Scaling
 from fieldcraft.models.surrogate import Function, MomentsWithSlopes
@@ -141,16 +141,8 @@ class Kriging:
 
     @property
     def left_out(self) -> tuple[Array, Array]:
-        """Matrix M (n, n) and variances (n,): of values v each is foretold from the others as v - M v.
-
-        With P = S^-1 - S^-1 H A^-1 H^T S^-1 the error is (P v)_i / P_ii and its variance 1 / P_ii (Dubrule, 1983): the
-        others determine the coefficients again, and what these leave open is part of it.
-        """
-        identity = torch.eye(len(self.points), dtype=self.points.dtype)
-        halves = self._precision.half_solve(self._solved_terms.mT)
-        P = (self.factor.solve(identity) - halves.mT @ halves).numpy()
-        own = np.diag(P)
-        return P / own[:, None], 1 / own
+        """Matrix M (n, n) and variances (n,): of values v each is foretold from the others as v - M v."""
+        return foretold(self.factor, self._solved_terms, self._precision)
 
     @cached_property
     def factor(self) -> Factor:
