@@ -3,14 +3,16 @@
 States, checkpoints and all results of a fit are on the CPU, wherever the fit was computed.
 """
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal
 
 import torch
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 Choice = Literal["auto", "cpu", "cuda"]
 FEW = 1000
@@ -62,12 +64,18 @@ def computing_on(choice: Choice, trials: int | None = None) -> Iterator[Computin
     computing = Computing(choice, 1 if one else threads)
     token = _computing.set(computing)
     try:
-        with threadpool_limits(1) if one else nullcontext():
+        with _pools(len(sys.modules)).limit(limits=1) if one else nullcontext():
             torch.set_num_threads(computing.threads)
             yield computing
     finally:
         torch.set_num_threads(threads)
         _computing.reset(token)
+
+
+@lru_cache(maxsize=1)
+def _pools(modules: int) -> ThreadpoolController:
+    """The thread pools of this process with so many imported modules: more may have brought another library's."""
+    return ThreadpoolController()
 
 
 def device_type(choice: Choice) -> Literal["cpu", "cuda"]:

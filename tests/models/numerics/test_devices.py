@@ -1,11 +1,13 @@
 """Where tensors are computed. torch's meta device stands in for a card: no numbers, but no mixing of devices either."""
 
 import io
+import os
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+import warm_start
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from fieldcraft.models.acquisitions.ucb import UCB
@@ -91,6 +93,28 @@ def test_few_trials_take_one_thread_of_every_library_and_the_others_those_there_
                     assert threads() == (2, {2}) and computing.threads == 2
     finally:
         torch.set_num_threads(before)
+
+
+LATE = """
+import ctypes, shutil, sys, types
+from pathlib import Path
+import numpy as np
+from threadpoolctl import threadpool_info, threadpool_limits
+from fieldcraft.models.numerics.devices import computing_on
+with computing_on("cpu", 1):
+    before = len(threadpool_info())
+(library,) = (each["filepath"] for each in threadpool_info() if "numpy" in each["filepath"])
+ctypes.CDLL(shutil.copy(library, sys.argv[1]))
+sys.modules["what loads it"] = types.ModuleType("what loads it")
+with threadpool_limits(2), computing_on("cpu", 1):
+    assert len(threadpool_info()) == before + 1, threadpool_info()
+    print({each["num_threads"] for each in threadpool_info()})
+"""
+
+
+def test_a_library_that_is_loaded_after_a_computation_takes_one_thread_in_the_next(tmp_path):
+    done = warm_start.run(["-c", LATE, str(tmp_path)], {**os.environ}, 120)
+    assert (done.returncode, done.stdout) == (0, "{1}\n"), done.stderr
 
 
 def test_every_checkpoint_of_a_training_stands_on_the_cpu():
