@@ -37,7 +37,7 @@ def test_the_table_of_ranks_is_that_of_the_stored_study():
 def test_the_table_of_hebo_is_that_of_the_stored_study_on_the_campaigns_of_the_rivals():
     data, rivals = results("studies/results/hebo"), results("studies/results/rivals")
     stored = {problem["problem"]: {row["algorithm"]: row for row in problem["rows"]} for problem in data["problems"]}
-    rows = table("docs/methods.md", "problem | `auto` | HEBO | q")
+    rows = table("docs/measured.md", "problem | `auto` | HEBO | q")
     assert [row["problem"] for row in rows] == list(stored)
     for row in rows:
         found = stored[row["problem"]]
@@ -48,7 +48,7 @@ def test_the_table_of_hebo_is_that_of_the_stored_study_on_the_campaigns_of_the_r
     better = [each for each in stored.values() if each["auto"]["mean"] < each["hebo"]["mean"]]
     sure = [each for each in better if each["hebo"]["q"] <= 0.05]
     said = f"`auto` is ahead on {len(better)} of {len(rows)}, significantly on {len(sure)}."
-    assert said in " ".join(text_of("docs/methods.md").split())
+    assert said in " ".join(text_of("docs/measured.md").split())
     regrets = [
         {(cell["problem"], cell["seed"]): cell["final_regret"] for cell in each["cells"] if cell["algorithm"] == "auto"}
         for each in (data, rivals)
@@ -63,31 +63,32 @@ def test_the_table_of_hebo_is_that_of_the_stored_study_on_the_campaigns_of_the_r
     best = {name: f"{ranks[name]:.1f}" for name in sorted(ranks, key=ranks.__getitem__)[:5]}
     assert best == {"auto": "1.7", "baybe": "4.0", "gp_ei": "4.2", "ax": "4.9", "hebo": "5.0"}
     said = "are 1.7 (`auto`), 4.0 (BayBE), 4.2 (`gp_ei`), 4.9 (Ax) and 5.0 (HEBO, second on the plates and first on"
-    assert len(ranks) == 14 and said in " ".join(text_of("docs/methods.md").split())
+    assert len(ranks) == 14 and said in " ".join(text_of("docs/measured.md").split())
 
 
 def test_what_is_said_of_the_stored_studies_is_what_they_hold():
-    docs, examples = (" ".join(text_of(name).split()) for name in ("docs/methods.md", "docs/examples.md"))
+    pages = ("docs/methods.md", "docs/measured.md", "docs/examples.md")
+    methods, measured, examples = (" ".join(text_of(name).split()) for name in pages)
     data = results("studies/results/rivals")
     done, tests = [cell for cell in data["cells"] if cell["state"] == "finished"], data["tests"]
     assert len(done) == len(data["cells"])
-    assert f"ten seeds, {len(done)} campaigns in {data['cpu_seconds'] / 3600:.1f} core-hours" in docs
+    assert f"ten seeds, {len(done)} campaigns in {data['cpu_seconds'] / 3600:.1f} core-hours" in methods
     significant = [row for problem in data["problems"] for row in problem["rows"] if (row.get("q") or 1) <= 0.05]
-    assert f"Of {tests} tests of it against another on one problem {len(significant)} are significant" in docs
+    assert f"Of {tests} tests of it against another on one problem {len(significant)} are significant" in methods
     four = [(name, f"{rank['mean']:.1f}") for name, rank in data["ranks"].items()][:4]
     assert four == [("auto", "1.4"), ("gp_ei", "3.7"), ("baybe", "3.9"), ("ax", "4.1")]
     assert "(1.4; the plain Gaussian process 3.7, BayBE 3.9, Ax 4.1)" in examples
     data = results("studies/results/constrained")
     assert all(cell["state"] == "finished" for cell in data["cells"])
     hours = data["cpu_seconds"] / 3600
-    assert f"{len(data['cells'])} campaigns, ten seeds, in {hours:.2f} core-hours" in docs
+    assert f"{len(data['cells'])} campaigns, ten seeds, in {hours:.2f} core-hours" in measured
     means = {name: f"{rank['mean']:.3g}" for name, rank in data["ranks"].items()}
     expected = {"neural_cbo": "1.83", "auto": "2.5", "cei": "2.83", "optuna_gp": "3.67", "botorch_log_ei": "4.17"}
     assert means == {**expected, "random": "6"}
-    assert "`neural_cbo` 1.83, `auto` 2.5, `cei` 2.83, Optuna's GPSampler 3.67, BoTorch's LogEI 4.17, random 6" in docs
+    assert "`neural_cbo` 1.83, `auto` 2.5, `cei` 2.83, Optuna's GPSampler 3.67, BoTorch's LogEI 4.17, random 6" in measured
     assert "(1.8; `auto` 2.5, `cei` 2.8, Optuna 3.7, BoTorch 4.2;" in examples
     data = results("studies/results/certified")
-    assert f"All {len(data['cells'])} cells, ten seeds, in {data['cpu_seconds'] / 3600:.2f} core-hours" in docs
+    assert f"All {len(data['cells'])} cells, ten seeds, in {data['cpu_seconds'] / 3600:.2f} core-hours" in measured
 
 
 def test_the_processor_seconds_that_are_said_are_those_of_the_stored_study():
@@ -116,7 +117,7 @@ NEURAL_BO = {
 def test_the_table_of_neural_bos_options_is_that_of_the_stored_study(study):
     data, (head, first, seeds) = results(f"studies/results/{study}"), NEURAL_BO[study]
     stored = {(p["problem"], row["algorithm"]): row for p in data["problems"] for row in p["rows"]}
-    rows = table("docs/methods.md", head)
+    rows = table("docs/measured.md", head)
     assert [row["in that study"].strip("`") for row in rows][:2] == first
     for row in rows:
         for title, cell in list(row.items())[2:]:
@@ -124,7 +125,7 @@ def test_the_table_of_neural_bos_options_is_that_of_the_stored_study(study):
             mean, error = cell.removesuffix(")").split(" (")
             assert found["n"] == seeds and agrees(mean, found["mean"]) and agrees(error, found["error"]), (row, title)
     said = f"{len(data['cells'])} campaigns in {data['cpu_seconds'] / 3600:.2f} core-hours"
-    assert said in " ".join(text_of("docs/methods.md").split())
+    assert said in " ".join(text_of("docs/measured.md").split())
 
 
 def test_the_page_of_examples_counts_what_the_studies_hold():
@@ -150,7 +151,7 @@ CONSTRAINED = {
 
 def test_the_table_of_unknown_constraints_is_that_of_the_stored_study():
     data = results("studies/results/constrained")
-    rows = table("docs/methods.md", "problem | trials | `auto` | `cei`")
+    rows = table("docs/measured.md", "problem | trials | `auto` | `cei`")
     assert [row["problem"] for row in rows] == list(CONSTRAINED)
     trials = {problem["problem"]: problem["trials"] for problem in data["problems"]}
     for row in rows:
@@ -169,7 +170,7 @@ def test_the_table_of_unknown_constraints_is_that_of_the_stored_study():
 
 def test_the_table_of_certified_studies_is_that_of_the_stored_study():
     data = results("studies/results/certified")
-    rows = table("docs/methods.md", "problem | certified to 0.01")
+    rows = table("docs/measured.md", "problem | certified to 0.01")
     assert [re.match(r"\w+", row["problem"])[0].lower() for row in rows] == [p["problem"] for p in data["problems"]]
     for row, problem in zip(rows, data["problems"], strict=True):
         stored = {each["algorithm"]: each for each in problem["rows"]}
@@ -188,7 +189,7 @@ def _own(row: dict[str, Any]) -> bool:
 def test_the_table_of_certificates_is_that_of_the_stored_benchmark():
     data = results("benchmarks/results/certified")
     found = {(row["d"], row["n"]): row["outcomes"] for row in data["rows"] if _own(row)}
-    for row in table("docs/methods.md", "coordinates, trials"):
+    for row in table("docs/measured.md", "coordinates, trials"):
         size = tuple(map(int, row["coordinates, trials"].split(", ")))
         outcomes = found[size]
         typical, most = row["processor time, median (most)"].replace(" s", "").strip(")").split(" (")
@@ -207,7 +208,7 @@ def test_the_misses_that_are_said_are_those_of_the_stored_benchmark():
         missed[row["method"]] = missed.get(row["method"], 0) + row["misses"]
     assert sum(len(row["outcomes"]["cpu_s"]) for row in rows if _own(row)) == 480
     said = "COBYLA 44, of trust-constr 54, of SLSQP 63, of Nelder-Mead 101, and the one fixed start of L-BFGS-B"
-    assert said in " ".join(text_of("docs/methods.md").split())
+    assert said in " ".join(text_of("docs/measured.md").split())
     assert missed == {
         "certified": 1,
         "BoTorch, 10 of 512": 0,
@@ -280,7 +281,7 @@ def test_the_table_of_many_cells_is_that_of_the_stored_benchmark():
 def test_the_pages_name_every_campaign_file_and_every_study():
     pages = "".join(text_of(f"docs/{name}.md") for name in ("heat", "examples"))
     files = [*ROOT.glob("campaigns/*.yaml"), *ROOT.glob("studies/*.yaml")]
-    text = pages + text_of("docs/methods.md")
+    text = pages + text_of("docs/methods.md") + text_of("docs/measured.md")
     assert [file.name for file in files if file.name not in text] == []
     assert [
         name for name in re.findall(r"(?:campaigns|studies)/[\w-]+\.yaml", pages) if not (ROOT / name).exists()
@@ -289,7 +290,7 @@ def test_the_pages_name_every_campaign_file_and_every_study():
 
 def test_the_table_of_warm_starts_is_that_of_the_stored_benchmark():
     rows = results("benchmarks/results/warm_starts")["rows"]
-    shown = table("docs/methods.md", "earlier campaign | chips, 0.5 K")
+    shown = table("docs/measured.md", "earlier campaign | chips, 0.5 K")
     columns = [
         (title, title.split(",")[0].lower(), k)
         for k, titles in enumerate(
@@ -308,7 +309,7 @@ def test_the_table_of_warm_starts_is_that_of_the_stored_benchmark():
 
 def test_the_table_of_several_objectives_is_that_of_the_stored_cells():
     cells = results("benchmarks/results/objectives")["cells"]
-    rows = table("docs/methods.md", "hypervolume, mean (least) | trials")
+    rows = table("docs/measured.md", "hypervolume, mean (least) | trials")
     assert len(rows) == 3
     for row in rows:
         for method in ("gp_ehvi", "botorch", "random"):
@@ -325,7 +326,7 @@ def test_the_table_of_several_objectives_is_that_of_the_stored_cells():
 
 def test_the_table_of_the_study_of_objectives_is_that_of_the_stored_study():
     study = results("studies/results/objectives")
-    rows = {row["study of"]: row for row in table("docs/methods.md", "study of | gp_ehvi")}
+    rows = {row["study of"]: row for row in table("docs/measured.md", "study of | gp_ehvi")}
     assert rows.keys() == {problem["problem"] for problem in study["problems"]}
     for problem in study["problems"]:
         found = {each["algorithm"]: each for each in problem["rows"]}
@@ -352,7 +353,7 @@ def test_the_table_of_computed_objectives_is_that_of_the_stored_benchmark():
 
 def test_the_tables_of_kernels_are_those_of_the_stored_benchmark():
     found = results("benchmarks/results/kernels")
-    fits = table("docs/methods.md", "trials of | matern52")
+    fits = table("docs/measured.md", "trials of | matern52")
     assert len(fits) == 12
     for row in fits:
         for kernel in ("matern52", "chosen", "trend_gp"):
@@ -363,7 +364,7 @@ def test_the_tables_of_kernels_are_those_of_the_stored_benchmark():
         ("several objectives | log_ehvi", {"log_ehvi": "chosen", "log_nehvi": "chosen, drawn fronts"}),
     )
     for header, columns in shown:
-        rows = table("docs/methods.md", header)
+        rows = table("docs/measured.md", header)
         assert len(rows) == 6
         for row in rows:
             problem = next(iter(row.values()))
@@ -379,7 +380,7 @@ def test_the_tables_of_kernels_are_those_of_the_stored_benchmark():
 
 def test_the_table_of_starts_is_that_of_the_stored_benchmark():
     found = results("benchmarks/results/starts")
-    for row in table("docs/methods.md", "problem | trials | designs first"):
+    for row in table("docs/measured.md", "problem | trials | designs first"):
         for method in ("gp_ei", "auto"):
             runs = [found[f"{row['problem']} | {method} | {row['designs first']} | {seed}"] for seed in range(10)]
             for column, at in (("half", 1), ("end", 3)):
@@ -389,7 +390,7 @@ def test_the_table_of_starts_is_that_of_the_stored_benchmark():
 
 def test_the_table_of_the_middle_is_that_of_the_stored_benchmark():
     found = results("benchmarks/results/middle")
-    rows = table("docs/methods.md", "problem | method | seeds | half, Sobol")
+    rows = table("docs/measured.md", "problem | method | seeds | half, Sobol")
     assert len(rows) == 28
     for row in rows:
         about, seeds = f"{row['problem']} | {row['method'].strip('`')}", range(int(row["seeds"]))
@@ -445,7 +446,7 @@ def test_the_table_of_levels_with_an_emulator_is_that_of_the_stored_benchmarks()
 
 def test_the_table_of_a_studys_cells_is_that_of_the_stored_benchmark():
     found = {(row["cell"], row["tree"]): row for row in results("benchmarks/results/cells")["rows"]}
-    rows = table("docs/methods.md", "cell, its problem | start")
+    rows = table("docs/measured.md", "cell, its problem | start")
     assert len(rows) == 4
     for row in rows:
         name = row["cell, its problem"].partition(",")[0]
@@ -456,7 +457,7 @@ def test_the_table_of_a_studys_cells_is_that_of_the_stored_benchmark():
 
 def test_the_table_of_priors_is_that_of_the_stored_campaigns():
     files = {"": results("benchmarks/results/priors"), " before": results("benchmarks/results/priors_before")}
-    rows = table("docs/methods.md", "problem | gp_ei before")
+    rows = table("docs/measured.md", "problem | gp_ei before")
     for row in rows:
         for method in ("gp_ei", "auto"):
             for when, stored in files.items():
@@ -467,7 +468,7 @@ def test_the_table_of_priors_is_that_of_the_stored_campaigns():
                 assert row[method + when] == said, (row["problem"], method, when)
     campaigns = {key.rsplit(" | ", 1)[0] for stored in files.values() for key, one in stored.items() if "end" in one}
     assert campaigns <= {f"{row['problem']} | {method}" for row in rows for method in ("gp_ei", "auto")}
-    fits = table("docs/methods.md", "trials of | exact_gp before")
+    fits = table("docs/measured.md", "trials of | exact_gp before")
     for row in fits:
         for surrogate in ("exact_gp", "additive_gp"):
             for when, stored in files.items():
@@ -479,7 +480,7 @@ def test_the_table_of_priors_is_that_of_the_stored_campaigns():
 
 def test_the_table_of_equations_in_many_variables_is_that_of_the_stored_benchmark():
     data = results("benchmarks/results/equations")
-    rows = table("docs/methods.md", "function | kernel, error")
+    rows = table("docs/measured.md", "function | kernel, error")
     assert [row["function"].lower().replace("-", "_").replace(" ", "_") for row in rows] == [
         each["function"] for each in data["functions"]
     ]

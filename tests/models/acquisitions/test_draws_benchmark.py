@@ -1,4 +1,4 @@
-"""The tables of docs/methods.md on draws in many variables, against the stored results of their benchmark."""
+"""The tables of docs/measured.md on draws in many variables, against the stored results of their benchmark."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 KEPT = json.loads((ROOT / "benchmarks/results/draws.json").read_text())
-TEXT = (ROOT / "docs/methods.md").read_text()
+TEXT = (ROOT / "docs/measured.md").read_text()
 REGRETS = ("gp_ts", "sto_bnts_linear")
 BESIDE = ("gp_ei",)
 FURTHER = ("sto_bnts", "neural_ts", "deep_ensemble")

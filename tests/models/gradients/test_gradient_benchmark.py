@@ -1,4 +1,4 @@
-"""The tables of docs/methods.md on gradients, against the stored results of their benchmark."""
+"""The tables of docs/measured.md on gradients, against the stored results of their benchmark."""
 
 import json
 import statistics
@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 CASES = json.loads((ROOT / "benchmarks/results/gradient.json").read_text())["cases"]
 BY_METHOD = {(row["case"], row["method"]): row for row in CASES}
-TEXT = (ROOT / "docs/methods.md").read_text()
+TEXT = (ROOT / "docs/measured.md").read_text()
 
 
 def told(row):

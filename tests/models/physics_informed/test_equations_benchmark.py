@@ -1,4 +1,4 @@
-"""The tables of docs/methods.md on equations in many variables, against the stored results of their benchmark."""
+"""The tables of docs/measured.md on equations in many variables, against the stored results of their benchmark."""
 
 import json
 import math
@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parents[3]
 NOW, BEFORE = (
     json.loads((ROOT / f"benchmarks/results/{name}.json").read_text()) for name in ("equations", "equations_before")
 )
-TEXT = (ROOT / "docs/methods.md").read_text()
+TEXT = (ROOT / "docs/measured.md").read_text()
 NAMES = {
     "styblinski_tang": "Styblinski-Tang",
     "rastrigin": "Rastrigin",

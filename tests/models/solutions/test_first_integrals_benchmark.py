@@ -1,4 +1,4 @@
-"""The tables of docs/methods.md on symmetries, transport and waves, against the stored results of their benchmark."""
+"""The tables of docs/measured.md on symmetries, transport and waves, against the stored results of their benchmark."""
 
 import json
 import math
@@ -7,7 +7,7 @@ from statistics import geometric_mean, mean, stdev
 
 ROOT = Path(__file__).resolve().parents[3]
 FOUND = json.loads((ROOT / "benchmarks/results/first_integrals.json").read_text())
-TEXT = (ROOT / "docs/methods.md").read_text()
+TEXT = (ROOT / "docs/measured.md").read_text()
 
 
 def test_the_table_of_errors_holds_what_was_measured():
