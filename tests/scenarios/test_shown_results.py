@@ -240,19 +240,19 @@ def test_the_table_of_conditions_is_that_of_the_stored_benchmark():
 
 
 STUDIES_OF_FIELDS = [
-    ("fields", "emulated", 220),
-    ("composite", "botorch_composite", 180),
-    ("composite-brusselator", "auto | botorch_composite", 50),
-    ("pollutant", "field_pod", 100),
-    ("brusselator", "field_ensemble", 100),
+    ("fields", "fields", "emulated", 220),
+    ("composite", "measured-fields", "botorch_composite", 180),
+    ("composite-brusselator", "measured-fields", "auto | botorch_composite", 50),
+    ("pollutant", "fields", "field_pod", 100),
+    ("brusselator", "fields", "field_ensemble", 100),
 ]
 
 
-@pytest.mark.parametrize(("study", "first", "cells"), STUDIES_OF_FIELDS)
-def test_a_table_of_a_study_of_fields_is_that_of_the_stored_study(study, first, cells):
+@pytest.mark.parametrize(("study", "page", "first", "cells"), STUDIES_OF_FIELDS)
+def test_a_table_of_a_study_of_fields_is_that_of_the_stored_study(study, page, first, cells):
     data = results(f"studies/results/{study}")
     problems = {problem["problem"]: problem["rows"] for problem in data["problems"]}
-    rows = table("docs/fields.md", f"problem | {first}")
+    rows = table(f"docs/{page}.md", f"problem | {first}")
     assert [row["problem"] for row in rows] == list(problems) and len(data["cells"]) == cells
     assert {cell["state"] for cell in data["cells"]} == {"finished"}
     for row in rows:
@@ -266,7 +266,7 @@ def test_a_table_of_a_study_of_fields_is_that_of_the_stored_study(study, first, 
 def test_the_table_of_many_cells_is_that_of_the_stored_benchmark():
     data = results("benchmarks/results/many_cells")
     assert (data["trials"], data["cells"]) == (60, 1224 * 816)
-    rows = table("docs/fields.md", "surrogate, its fields | reading the fields")
+    rows = table("docs/measured-fields.md", "surrogate, its fields | reading the fields")
     assert len(rows) == len(data["rows"])
     for row, found in zip(rows, data["rows"], strict=True):
         assert row["surrogate, its fields"] == f"{found['surrogate']}, {found['fields_seen']}"
