@@ -69,7 +69,9 @@ def test_the_table_of_intervals_that_hold_is_that_of_the_stored_benchmark():
                     assert len(held) == 20 and agrees(share, mean(held)), (row["emulator"], column)
                     assert agrees(error, stdev(held) / math.sqrt(len(held))), (row["emulator"], column)
     basis = [median(row["held"] for row in results("benchmarks/results/reduced")[f"of {n}"]) for n in (5, 8, 12, 20)]
-    said = re.search(r"after 5, 8, 12 and 20 results: (\S+), (\S+), (\S+) and (\S+) by", text_of("docs/measured-fields.md"))
+    said = re.search(
+        r"after 5, 8, 12 and 20 results: (\S+), (\S+), (\S+) and (\S+) by", text_of("docs/measured-fields.md")
+    )
     assert said is not None and all(agrees(*pair) for pair in zip(said.groups(), basis, strict=True))
 
 

@@ -10,6 +10,9 @@ import yaml
 from shown import ROOT, agrees, results, table, text_of
 
 
+SIZES = ("50", "200", "500", "1,000", "2,000")
+
+
 def listed(cell: str) -> list[str]:
     return [] if cell == "-" else cell.split(", ")
 
@@ -85,7 +88,9 @@ def test_what_is_said_of_the_stored_studies_is_what_they_hold():
     means = {name: f"{rank['mean']:.3g}" for name, rank in data["ranks"].items()}
     expected = {"neural_cbo": "1.83", "auto": "2.5", "cei": "2.83", "optuna_gp": "3.67", "botorch_log_ei": "4.17"}
     assert means == {**expected, "random": "6"}
-    assert "`neural_cbo` 1.83, `auto` 2.5, `cei` 2.83, Optuna's GPSampler 3.67, BoTorch's LogEI 4.17, random 6" in measured
+    assert (
+        "`neural_cbo` 1.83, `auto` 2.5, `cei` 2.83, Optuna's GPSampler 3.67, BoTorch's LogEI 4.17, random 6" in measured
+    )
     assert "(1.8; `auto` 2.5, `cei` 2.8, Optuna 3.7, BoTorch 4.2;" in examples
     data = results("studies/results/certified")
     assert f"All {len(data['cells'])} cells, ten seeds, in {data['cpu_seconds'] / 3600:.2f} core-hours" in measured
@@ -442,6 +447,28 @@ def test_the_table_of_levels_with_an_emulator_is_that_of_the_stored_benchmarks()
             alone, levels = ", ".join(str(run["runs"] or "-") for run in known), costs("levels", "chips", "levels")
         shown = [row[title] for title in ("emulator alone", "levels alone", "both")]
         assert shown == [alone, levels, costs("emulated_levels", family, "both")]
+
+
+def test_the_table_of_proposals_is_that_of_the_stored_benchmark():
+    rows = results("benchmarks/results/proposals")["rows"]
+    found = {(row["method"], f"{row['trials']:,}"): row["mean"] for row in rows}
+    shown = table("docs/measured.md", "CPU s a proposal, by trials | 50")
+    told = {
+        (method, n): seconds
+        for method, *row in (row.values() for row in shown)
+        for n, seconds in zip(SIZES, row, strict=True)
+    }
+    assert told.keys() == found.keys() and all(agrees(told[one], found[one]) for one in found)
+    least, most = (
+        [f(found[rival, n] / found["gp_ei", n] for n in SIZES) for rival in ("botorch_log_ei", "optuna_gp")]
+        for f in (min, max)
+    )
+    said = (
+        f"`gp_ei` is {least[0]:.0f} to {most[0]:.0f} times cheaper than BoTorch's LogEI and {least[1]:.1f} to {most[1]:.0f} times "
+        "cheaper than Optuna's GPSampler, and `auto` takes at most "
+        f"{max(found['auto', n] / found['gp_ei', n] for n in SIZES):.1f} times what `gp_ei` takes."
+    )
+    assert said in " ".join(text_of("docs/measured.md").split())
 
 
 def test_the_table_of_a_studys_cells_is_that_of_the_stored_benchmark():
