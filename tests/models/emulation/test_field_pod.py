@@ -99,6 +99,26 @@ def test_fields_of_low_rank_teach_far_more_than_a_bent_output_of_them():
     assert fields.remarks["fields"].startswith("14 fields in 3 modes; in the modes of the others three in four of them")
 
 
+@pytest.mark.parametrize("rounding", [0.0, 2e-16], ids=["exactly", "to rounding"])
+def test_a_kind_of_field_that_is_the_same_in_all_runs_tells_nothing(rounding):
+    def beside(X):
+        noise = np.random.default_rng(2).integers(-2, 3, (len(X), 1, 80))
+        return np.concatenate([low_rank(X), 293.15 * (1 + rounding * noise)], axis=1)
+
+    alone, found = fit(data()), fit(data(beside))
+    for one, other in zip(predicted(found), predicted(alone), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(found.log_predictive(), alone.log_predictive(), rtol=1e-6, atol=1e-6)
+    assert found.metrics["modes"] == 3
+
+
+@pytest.mark.parametrize("trial", [1, 5, 7, 10])
+def test_fields_that_are_all_the_same_foretell_their_output(trial):
+    same = data(lambda X: np.repeat(low_rank(X[trial : trial + 1]), len(X), axis=0))
+    mean, _ = predicted(fit(same))
+    np.testing.assert_allclose(mean, same.y[0], atol=1e-9)
+
+
 def test_a_linear_output_is_the_mean_field_and_the_coefficients_of_processes():
     known = data(constraints=misfit(low_rank(X), X)[:, 1:]).constraint(0)
     posterior = fit(known)
