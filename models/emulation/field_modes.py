@@ -121,9 +121,9 @@ def believed(
     for k, each in enumerate(processes):
         state |= named(f"{k}.", each.state())
     missed = float(np.sqrt(np.mean((data.targets - foreseen.mean) ** 2)))
-    return FieldPosterior(
-        snapshots, basis, data.scaling, doubt.shift, doubt.rest, doubt.densities, missed, state, known
-    )
+    told = doubt.shift, doubt.rest, doubt.densities, missed, state, known
+    exact = data.exact and not data.noise_variance
+    return FieldPosterior(snapshots, basis, data.scaling, *told, exact=exact)
 
 
 def _remainder(data: Observations, snapshots: Snapshots, basis: Basis) -> Remainder | None:

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from fieldcraft.models.acquisitions.log_ei import LogEI
+from fieldcraft.models.acquisitions.ucb import UCB
 from fieldcraft.models.emulation.field_modes import coefficient_data, projected, split
+from fieldcraft.models.maximizers.multistart import Multistart
 from fieldcraft.models.observations import Emulator, Observations
 from fieldcraft.models.selection.predictive_score import score
 from fieldcraft.models.snapshots import Snapshots
@@ -19,6 +22,7 @@ from fieldcraft.models.surrogates.emulated_gp import EmulatedGP
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 from fieldcraft.models.surrogates.field_pod import FieldPod
 from fieldcraft.physics.problems.pollutant import Pollutant
+from fieldcraft.physics.space import Continuous, SearchSpace
 
 RNG = np.random.default_rng(6)
 X, Z = RNG.uniform(-1, 1, (14, 3)), RNG.uniform(-1, 1, (200, 3))
@@ -305,6 +309,28 @@ def test_the_score_is_the_sum_of_its_own_densities():
     posterior = fit(data())
     rng = np.random.default_rng(0)
     assert score(FieldPod(), posterior, data(), 5, rng) == pytest.approx(float(posterior.log_predictive().sum()))
+
+
+def test_beside_a_design_that_is_believed_exact_results_leave_nothing_to_doubt():
+    exact, noisy = (fit(data(exact=told)) for told in (True, False))
+    believed, away = torch.tensor(Z[:2]), torch.tensor(Z[2:])
+    for one, other in zip(exact.mean_var(away), noisy.mean_var(away), strict=True):
+        assert torch.equal(one, other)
+    later, doubted = exact.fantasize(believed), noisy.fantasize(believed)
+    mean, variance = later.mean_var(believed)
+    torch.testing.assert_close(mean, exact.mean_var(believed)[0], rtol=0, atol=1e-5)
+    torch.testing.assert_close(variance, doubted.mean_var(believed)[1] - noisy.rest, rtol=1e-6, atol=1e-5 * noisy.rest)
+    assert (later.mean_var(away)[1] <= exact.mean_var(away)[1] + 1e-12).all()
+    assert torch.isfinite(later.fantasize(believed).mean_var(believed)[1]).all()
+
+
+@pytest.mark.parametrize("acquisition", [LogEI(), UCB()])
+def test_a_batch_is_no_design_several_times(acquisition):
+    space = SearchSpace(tuple(Continuous(name, -1.0, 1.0) for name in "abc"))
+    known = data(exact=True, space=space)
+    score = acquisition.score(fit(known), known, torch.empty((0, 3), dtype=torch.float64), 3, np.random.default_rng(1))
+    found = Multistart(n_samples=512).maximize(score, space, 3, np.random.default_rng(2)).X
+    assert min(np.linalg.norm(found[i] - found[j]) for i in range(3) for j in range(i)) > 0.02
 
 
 def test_bad_settings_are_refused():
