@@ -1,13 +1,15 @@
 """Leading modes of fields (proper orthogonal decomposition by snapshots: Sirovich, 1987) and a posterior through them.
 
 Of the Gram matrix G = W S^2 W^T of the n fields' differences D from their mean, the modes are V_k = W_k^T D / S_k and
-the coefficients of the fields W_k S_k. Each kind of field counts in units of its own differences.
+the coefficients of the fields W_k S_k. Each kind of field counts in units of its own differences, and one that differs
+by no more than rounding does not count.
 """
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from fieldcraft.models.emulation.field_posterior import Basis, Coefficient, FieldPosterior, followed, in_targets
@@ -25,11 +27,19 @@ LEAST = 4
 """Trials below which two modes at most say too little of how fields differ."""
 # Trials that a process a mode can hold.
 _MOST = 5000
+# Spread of a kind of field, as a share of its largest value, that is rounding.
+_ROUNDING = 1e-12
 
 
-def split(fields: Array, most: int) -> tuple[Array, Array]:
-    """Weights (n, K) of fields (n, fields, cells) in K modes, and the coefficients (n, K) that give them back."""
-    rows = _rows(fields)
+def split(fields: Array, most: int, of: Array | None = None) -> tuple[Array, Array]:
+    """Weights (n, K) of fields (n, fields, cells) in K modes, and the coefficients (n, K) that give them back.
+
+    Args:
+        fields: The fields, or what is left of others.
+        most: Most modes that are kept.
+        of: The others, of the same shape; None for the fields themselves.
+    """
+    rows = _rows(fields, of)
     vectors, sizes = leading(rows @ rows.T, most)
     return vectors / sizes, vectors * sizes
 
@@ -45,7 +55,7 @@ def projected(fields: Array, most: int) -> Array:
         others = np.delete(np.arange(n), i)
         inner = gram[np.ix_(others, others)]
         middle = inner.mean(axis=0)
-        vectors, sizes = leading(inner - middle - middle[:, None] + middle.mean(), most)
+        vectors, sizes = leading(inner - middle - middle[:, None] + middle.mean(), most, gram)
         # Modes are at right angles to the mean of the others, so that it takes no part in the products.
         along = vectors.T @ (gram[others, i] - middle) / sizes
         shares[i, others] = 1 / len(others) + vectors @ (along / sizes)
@@ -101,7 +111,7 @@ def believed(
     if LEFT_OUT in learnt:
         foreseen = _unpacked(learnt[LEFT_OUT])
     else:
-        rows = _rows(differences)
+        rows = _rows(differences, snapshots.values)
         foreseen = left_out(data, snapshots, factors, differences, rows @ rows.T, processes)
     known = _remainder(data, snapshots, basis)
     doubt = Doubt.of(data.targets, foreseen, data.noise_variance or 0.0, known)
@@ -111,9 +121,9 @@ def believed(
     for k, each in enumerate(processes):
         state |= named(f"{k}.", each.state())
     missed = float(np.sqrt(np.mean((data.targets - foreseen.mean) ** 2)))
-    return FieldPosterior(
-        snapshots, basis, data.scaling, doubt.shift, doubt.rest, doubt.densities, missed, state, known
-    )
+    told = doubt.shift, doubt.rest, doubt.densities, missed, state, known
+    exact = data.exact and not data.noise_variance
+    return FieldPosterior(snapshots, basis, data.scaling, *told, exact=exact)
 
 
 def _remainder(data: Observations, snapshots: Snapshots, basis: Basis) -> Remainder | None:
@@ -135,8 +145,20 @@ def _unpacked(told: Array) -> Quadratics:
     return Quadratics(told[:, 0], slopes, bends)
 
 
-def _rows(fields: Array) -> Array:
+def varying(fields: Array, of: Array | None = None) -> NDArray[np.bool_]:
+    """True for each kind of fields (n, fields, cells) that differs by more than rounding (see ``split``)."""
+    return _sizes(fields - fields.mean(axis=0), fields if of is None else of)[1]
+
+
+def _rows(fields: Array, of: Array | None = None) -> Array:
     """Fields (n, fields, cells) less their mean, each kind in units of its own differences, one row a trial."""
     centred = fields - fields.mean(axis=0)
+    sizes, counts = _sizes(centred, fields if of is None else of)
+    return np.asarray((centred[:, counts] / sizes[counts, None]).reshape(len(fields), -1))
+
+
+def _sizes(centred: Array, of: Array) -> tuple[Array, NDArray[np.bool_]]:
+    """Root mean square of each kind of fields less their mean, and whether it is more than rounding; (fields,)."""
     sizes = np.sqrt((centred**2).mean(axis=(0, 2)))
-    return np.asarray((centred[:, sizes > 0] / sizes[sizes > 0, None]).reshape(len(fields), -1))
+    largest = np.maximum(of.max(axis=(0, 2)), -of.min(axis=(0, 2)))
+    return sizes, sizes > _ROUNDING * largest

@@ -209,6 +209,7 @@ class FieldPosterior:
             fitted ones if these are others; empty where nothing tells.
         projected: Error of the outputs of fields in the modes of the others, in targets, which three in four keep
             below; None where nobody asked.
+        exact: True if a result has no noise: beside a design that is believed nothing is then doubted.
     """
 
     snapshots: Snapshots
@@ -223,6 +224,7 @@ class FieldPosterior:
     calibrated: Calibrated | None = None
     residuals: tuple[float, ...] = ()
     projected: float | None = None
+    exact: bool = False
 
     @property
     def metrics(self) -> Mapping[str, float]:
@@ -307,14 +309,19 @@ class FieldPosterior:
         return [self._function([paths[i] for paths in drawn]) for i in range(q)]
 
     def fantasize(self, X: Tensor) -> "FieldPosterior":
-        """The posterior as if fields of the mean coefficients had been seen at X (k, d)."""
+        """The posterior as if fields of the mean coefficients had been seen at X (k, d).
+
+        Where results are exact, nothing is then doubted there: else what no mode represents, which is doubted
+        everywhere, would put a whole batch in one place.
+        """
         processes = tuple(each.fantasize(X.detach()) for each in self.basis.processes)
         later = replace(self, basis=replace(self.basis, processes=processes))
-        if self.remainder is None:
+        if self.remainder is None and not self.exact:
             return later
+        known = self.remainder or Remainder(X.detach()[:0], np.empty(0))
         points = X.detach().numpy()
         told, _ = later._told(points)
-        return replace(later, remainder=self.remainder.grown(X.detach(), self._moments(points)[:, 0] - told))
+        return replace(later, remainder=known.grown(X.detach(), self._moments(points)[:, 0] - told))
 
     def log_predictive(self) -> Tensor:
         """log density of each target given the others, at this basis and these hyper-parameters, shape (n,)."""

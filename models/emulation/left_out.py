@@ -34,6 +34,8 @@ from fieldcraft.models.snapshots import Snapshots
 _PARTS = 64
 # Numbers of the fields of many designs that are alive at once.
 _BLOCK = 500_000
+# Least size of a mode, as a share of the first one's, and of its square that is no rounding of the whole matrix.
+_SMALLEST, _ROUNDING = 1e-3, 1e-13
 # Prior standard deviations of log a and log r, the size at which r is expected, and where both are looked for.
 _SURE, _WIDE, _SIZE = 1.4, 3.0, 0.03
 _FACTORS, _RESTS = np.linspace(-6.0, 6.0, 25), 2 * np.linspace(np.log(1e-4), np.log(2.0), 40)
@@ -119,14 +121,20 @@ def left_out(
     return Quadratics(middles, *turns).scaled(data.scaling.mean, data.scaling.sign * data.scaling.sd)
 
 
-def leading(gram: Array, most: int, smallest: float = 1e-3) -> tuple[Array, Array]:
+def leading(gram: Array, most: int, of: Array | None = None) -> tuple[Array, Array]:
     """The leading K of the eigenvectors of a Gram matrix (n, n), shape (n, K), and the modes' singular values (K,).
 
-    A mode below a share of ``smallest`` of the first one's size is rounding or noise of the meshes.
+    A mode below a thousandth of the first one's size is rounding or noise of the meshes.
+
+    Args:
+        gram: The matrix.
+        most: Most modes that are kept.
+        of: Gram matrix from which it was taken: fields that hardly differ beside those leave it rounding alone.
     """
     squares, vectors = np.linalg.eigh(gram)
     sizes = np.sqrt(np.maximum(squares[::-1], 0))
-    kept = min(most, len(gram) - 1, int(np.count_nonzero(sizes > smallest * sizes[0])))
+    least = 0.0 if of is None else np.sqrt(_ROUNDING * of.diagonal().max())
+    kept = min(most, len(gram) - 1, int(np.count_nonzero(sizes > max(_SMALLEST * sizes[0], least))))
     return vectors[:, ::-1][:, :kept], sizes[:kept]
 
 
@@ -136,7 +144,7 @@ def _without(gram: Array, part: NDArray[np.intp], foretold: Sequence[tuple[Array
     others = np.setdiff1d(np.arange(n), part)
     inner = gram[np.ix_(others, others)]
     middle = inner.mean(axis=0)
-    vectors, sizes = leading(inner - middle - middle[:, None] + middle.mean(), k)
+    vectors, sizes = leading(inner - middle - middle[:, None] + middle.mean(), k, gram)
     means, spreads = np.zeros((len(part), n)), np.zeros((k, len(part), n))
     means[:, others] = 1 / len(others)
     for mode, (vector, size) in enumerate(zip(vectors.T, sizes, strict=True)):

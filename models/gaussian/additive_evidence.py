@@ -20,7 +20,7 @@ from fieldcraft.models.gaussian.hyperparameters import (
     noise_prior,
 )
 from fieldcraft.models.numerics.length_scales import NARROW_SD, encoded_mode
-from fieldcraft.models.numerics.milestones import ByDigest, representative, thinned
+from fieldcraft.models.numerics.milestones import ByDigest, asked, representative
 from fieldcraft.models.observations import Array, Observations
 
 FIT_ROWS = 256
@@ -130,7 +130,7 @@ def fit_kernel(data: Observations, known: bool, restarts: int) -> tuple[Additive
 def fitted(trials: ByDigest, known: bool, restarts: int) -> tuple[Array, float]:
     """Sizes, scales and log_noise (2 d + 3,) of trials, by ``fit_kernel``'s search, and their log posterior."""
     data = trials.data
-    rows = thinned(len(data), FIT_ROWS)
+    rows = asked(data, FIT_ROWS)
     evidence = AdditiveEvidence(data.X[rows], data.targets[rows], data.noise_variance if known else None)
     size = len(evidence.centre)
     split = (size - 1) // 2

@@ -22,6 +22,9 @@ _NOISES = (math.log(1e-6), 0.0)
 # Half a dozen results can make the evidence choose a prior that leaves no freedom towards the boundary, after which
 # the same point is proposed for ever; solutions that are regular just as far as the box reaches have q = 1.
 DECAY_SD = 0.2
+# Few or noisy results are often likeliest as noise alone, about functions of no size. Where the functions have less
+# than this share of the results' squares, their size is believed to be near 1: log s ~ N(0, 2^2).
+_LOST, _SCALE_SD = 1e-3, 2.0
 _SCALE_STARTS = (0.0, 2.0)
 DECAY_STARTS = (-1.0, -0.3, 0.1)
 _NOISE_STARTS: tuple[float, ...] = (math.log(1e-4), math.log(1e-2))
@@ -92,7 +95,8 @@ def choose_prior(
 ) -> tuple[Prior, float]:
     """The hyper-parameters of largest evidence under log q ~ N(0, DECAY_SD^2), and their log evidence.
 
-    L-BFGS-B from a fixed grid of starts, a step of all of them at once.
+    L-BFGS-B from a fixed grid of starts, a step of all of them at once. Where that leaves the functions no size, and
+    the objective would be certain, log s ~ N(0, 2^2) is believed beside.
 
     Args:
         features: Shape (n, K).
@@ -110,13 +114,18 @@ def choose_prior(
     starts = np.array(list(itertools.product(_SCALE_STARTS, decays, noises)))
     bounds = (_SCALES, _DECAYS, noise_bounds)
 
-    def negative(at: Array) -> tuple[Array, Array]:
-        values, slopes = log_evidences(features, degrees, y, at)
-        pull = at * np.array([0.0, 1 / DECAY_SD**2, 0.0])
-        return 0.5 * (at * pull).sum(1) - values, pull - slopes
+    def likeliest(pulls: Array) -> Prior:
+        def negative(at: Array) -> tuple[Array, Array]:
+            values, slopes = log_evidences(features, degrees, y, at)
+            pull = at * pulls
+            return 0.5 * (at * pull).sum(1) - values, pull - slopes
 
-    ends, losses, _ = fmin_l_bfgs_b_batched(negative, starts, bounds=bounds)  # type: ignore[no-untyped-call]
-    prior = Prior(*np.asarray(ends)[np.argmin(losses)].tolist())
+        ends, losses, _ = fmin_l_bfgs_b_batched(negative, starts, bounds=bounds)  # type: ignore[no-untyped-call]
+        return Prior(*np.asarray(ends)[np.argmin(losses)].tolist())
+
+    prior = likeliest(np.array([0.0, 1 / DECAY_SD**2, 0.0]))
+    if ((features * prior.sizes(degrees)) ** 2).sum() < _LOST * (y @ y):
+        prior = likeliest(np.array([1 / _SCALE_SD**2, 1 / DECAY_SD**2, 0.0]))
     return prior, log_evidence(features, degrees, y, prior)[0]
 
 

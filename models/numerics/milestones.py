@@ -5,11 +5,13 @@ trials and not of the process's history: a campaign that was killed computes the
 process remembers such fits only saves the time.
 """
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fieldcraft.models.data.scaling import deviation
 from fieldcraft.models.observations import Array, Observations
 
 # Spread of the results up to a milestone, as a share of that of all, below which they say nothing of all: the spread
@@ -65,6 +67,20 @@ def thinned(n: int, most: int) -> NDArray[np.intp]:
     """Indices of ``most`` of n trials, evenly spaced from the first to the last; of all where there are no more."""
     found: NDArray[np.intp] = np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(np.intp))
     return found
+
+
+def asked(data: Observations, most: int) -> NDArray[np.intp]:
+    """Indices of ``most`` of the trials to which hyper-parameters are fitted, ``thinned``.
+
+    Where a result is over a hundred of their spreads away from them, they are evenly spaced in the order of the
+    results: the least and the largest are then among them.
+    """
+    rows = thinned(len(data), most)
+    some = data.y[rows]
+    middle = math.fsum(some / len(some))
+    if data.constant or deviation(some, middle) >= _DWARFED * np.abs(data.y - middle).max():
+        return rows
+    return np.sort(np.argsort(data.y, kind="stable")[rows])
 
 
 def telling(targets: Array, most: int = 400) -> NDArray[np.intp]:

@@ -85,7 +85,7 @@ class EmulatedField:
         emulated = snapshots.emulated(data.X)
         factors = _factors(snapshots.values, emulated)
         differences = snapshots.values - factors[:, None] * emulated
-        weights, coefficients = split(differences, self.n_modes)
+        weights, coefficients = split(differences, self.n_modes, snapshots.values)
         learn = self._process().under
         processes = [_exact(learn(wide_prior, each)) for each in coefficient_data(data, coefficients)]
         made = _posterior(data, snapshots, fitted, factors, differences, weights, coefficients, processes, {})

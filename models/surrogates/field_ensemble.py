@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fieldcraft.models.capability import Capability
 from fieldcraft.models.emulation.field_members import FieldMembers, FieldMembersPosterior, LeftOut, shares
-from fieldcraft.models.emulation.field_modes import COEFFICIENTS, LEAST, WEIGHTS, split
+from fieldcraft.models.emulation.field_modes import COEFFICIENTS, LEAST, WEIGHTS, split, varying
 from fieldcraft.models.emulation.field_posterior import densities
 from fieldcraft.models.emulation.slopes import differentiable
 from fieldcraft.models.networks.ensembles import MisfitLoss, metrics_of
@@ -179,7 +179,7 @@ def _lacking(data: Observations) -> str | None:
         return "not every trial left one from which its outputs can be read"
     if len(data) < LEAST:
         return f"there are {len(data)} trials, and {LEAST} teach how they differ"
-    if not np.ptp(data.snapshots.values, axis=0).any():
+    if not varying(data.snapshots.values).any():
         return "all are the same"
     return None
 

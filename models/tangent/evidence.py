@@ -18,7 +18,7 @@ from fieldcraft.models.linear.conditioning import marginal_slope
 from fieldcraft.models.linear.spectrum import Spectrum
 from fieldcraft.models.linear.wide_sine import WideSine
 from fieldcraft.models.numerics.length_scales import NARROW_SD
-from fieldcraft.models.numerics.milestones import ByDigest, representative, thinned
+from fieldcraft.models.numerics.milestones import ByDigest, asked, representative, thinned
 from fieldcraft.models.numerics.searches import minimize
 from fieldcraft.models.observations import Array, Observations
 from fieldcraft.models.tangent.features import Init, Perceptron, TangentFeatures, fixed, gram
@@ -266,7 +266,7 @@ def evidence_of(question: Question) -> Evidence:
     """The evidence of a question, about the first of its centres."""
     data = question.trials.data
     known = data.noise_variance
-    rows = thinned(len(data), FIT_ROWS)
+    rows = asked(data, FIT_ROWS)
     wide = isinstance(question.network, Perceptron) and question.network.is_wide_sine
     return (WideEvidence if wide and question.normalised and question.init == "gaussian" else Evidence)(
         network=question.network,

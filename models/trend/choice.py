@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from fieldcraft.models.gaussian.fit import Question
-from fieldcraft.models.numerics.milestones import ByDigest, milestone, representative, thinned
+from fieldcraft.models.numerics.milestones import ByDigest, asked, milestone, representative, thinned
 from fieldcraft.models.numerics.scores import LEAST_SD
 from fieldcraft.models.observations import Array, Observations
 from fieldcraft.models.selection.contest import MARGIN
@@ -44,9 +44,9 @@ def trended(data: Observations, known: bool) -> Trended | None:
     if degree == 0:
         return None
     last = representative(data)
-    asked = last.among(thinned(len(last), _MOST))
-    density, theta = _fitted(ByDigest.of(asked), known, degree)
-    return density.trended(theta).rescaled(asked.scaling.sd / data.scaling.sd)
+    some = last.among(asked(last, _MOST))
+    density, theta = _fitted(ByDigest.of(some), known, degree)
+    return density.trended(theta).rescaled(some.scaling.sd / data.scaling.sd)
 
 
 @lru_cache(maxsize=64)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from fieldcraft.models.numerics.milestones import thinned
+from fieldcraft.models.numerics.milestones import asked
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.trend.evidence import TrendedDensity
 from fieldcraft.models.trend.process import TRENDED, Trended, TrendedPosterior
@@ -24,9 +24,9 @@ def about_polynomial(data: Observations, degree: int) -> TrendedPosterior:
     Raises:
         ValueError: none have a finite likelihood.
     """
-    asked = data.among(thinned(len(data), _ASKED))
-    density = TrendedDensity.of(asked, False, degree)
-    return _at(data, density.trended(density.best()).rescaled(asked.scaling.sd / data.scaling.sd))
+    some = data.among(asked(data, _ASKED))
+    density = TrendedDensity.of(some, False, degree)
+    return _at(data, density.trended(density.best()).rescaled(some.scaling.sd / data.scaling.sd))
 
 
 def restored(data: Observations, state: Mapping[str, Tensor]) -> TrendedPosterior:

@@ -75,6 +75,18 @@ def test_fields_teach_more_than_the_outputs_read_from_them():
     assert fields.metrics["modes"] == len(fields.basis.modes) <= 10
 
 
+def test_a_kind_of_field_that_the_emulator_knows_to_rounding_tells_nothing():
+    def beside(fields, X, noise):
+        return np.concatenate([fields, np.sqrt(300 + X[:, :1, None] * S) * (1 + 1e-16 * noise)], axis=1)
+
+    values = beside(field(X), X, np.random.default_rng(1).integers(-2, 3, (12, 1, 60)))
+    known = snapshots(values=values, predict=lambda X: beside(coarse(X), X, 0))
+    found, alone = fit(data(told=known)), fit(data())
+    assert found.metrics["modes"] == alone.metrics["modes"]
+    for one, other in zip(predicted(found, X), predicted(alone, X), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
 def test_another_output_of_the_same_fields_is_read_by_its_number():
     other = data(constraints=peak(field(X), X)[:, 1:]).constraint(0)
     assert other.snapshots.output == 1

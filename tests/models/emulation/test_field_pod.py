@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from fieldcraft.models.acquisitions.log_ei import LogEI
+from fieldcraft.models.acquisitions.ucb import UCB
 from fieldcraft.models.emulation.field_modes import coefficient_data, projected, split
+from fieldcraft.models.maximizers.multistart import Multistart
 from fieldcraft.models.observations import Emulator, Observations
 from fieldcraft.models.selection.predictive_score import score
 from fieldcraft.models.snapshots import Snapshots
@@ -19,6 +22,7 @@ from fieldcraft.models.surrogates.emulated_gp import EmulatedGP
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 from fieldcraft.models.surrogates.field_pod import FieldPod
 from fieldcraft.physics.problems.pollutant import Pollutant
+from fieldcraft.physics.space import Continuous, SearchSpace
 
 RNG = np.random.default_rng(6)
 X, Z = RNG.uniform(-1, 1, (14, 3)), RNG.uniform(-1, 1, (200, 3))
@@ -97,6 +101,26 @@ def test_fields_of_low_rank_teach_far_more_than_a_bent_output_of_them():
     assert np.mean(np.abs(mean - misfit(low_rank(Z), Z)[:, 0]) < 2 * sd) > 0.85
     assert fields.metrics["modes"] == 3 and fields.metrics["projection_error"] < 1e-9
     assert fields.remarks["fields"].startswith("14 fields in 3 modes; in the modes of the others three in four of them")
+
+
+@pytest.mark.parametrize("rounding", [0.0, 2e-16], ids=["exactly", "to rounding"])
+def test_a_kind_of_field_that_is_the_same_in_all_runs_tells_nothing(rounding):
+    def beside(X):
+        noise = np.random.default_rng(2).integers(-2, 3, (len(X), 1, 80))
+        return np.concatenate([low_rank(X), 293.15 * (1 + rounding * noise)], axis=1)
+
+    alone, found = fit(data()), fit(data(beside))
+    for one, other in zip(predicted(found), predicted(alone), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(found.log_predictive(), alone.log_predictive(), rtol=1e-6, atol=1e-6)
+    assert found.metrics["modes"] == 3
+
+
+@pytest.mark.parametrize("trial", [1, 5, 7, 10])
+def test_fields_that_are_all_the_same_foretell_their_output(trial):
+    same = data(lambda X: np.repeat(low_rank(X[trial : trial + 1]), len(X), axis=0))
+    mean, _ = predicted(fit(same))
+    np.testing.assert_allclose(mean, same.y[0], atol=1e-9)
 
 
 def test_a_linear_output_is_the_mean_field_and_the_coefficients_of_processes():
@@ -285,6 +309,28 @@ def test_the_score_is_the_sum_of_its_own_densities():
     posterior = fit(data())
     rng = np.random.default_rng(0)
     assert score(FieldPod(), posterior, data(), 5, rng) == pytest.approx(float(posterior.log_predictive().sum()))
+
+
+def test_beside_a_design_that_is_believed_exact_results_leave_nothing_to_doubt():
+    exact, noisy = (fit(data(exact=told)) for told in (True, False))
+    believed, away = torch.tensor(Z[:2]), torch.tensor(Z[2:])
+    for one, other in zip(exact.mean_var(away), noisy.mean_var(away), strict=True):
+        assert torch.equal(one, other)
+    later, doubted = exact.fantasize(believed), noisy.fantasize(believed)
+    mean, variance = later.mean_var(believed)
+    torch.testing.assert_close(mean, exact.mean_var(believed)[0], rtol=0, atol=1e-5)
+    torch.testing.assert_close(variance, doubted.mean_var(believed)[1] - noisy.rest, rtol=1e-6, atol=1e-5 * noisy.rest)
+    assert (later.mean_var(away)[1] <= exact.mean_var(away)[1] + 1e-12).all()
+    assert torch.isfinite(later.fantasize(believed).mean_var(believed)[1]).all()
+
+
+@pytest.mark.parametrize("acquisition", [LogEI(), UCB()])
+def test_a_batch_is_no_design_several_times(acquisition):
+    space = SearchSpace(tuple(Continuous(name, -1.0, 1.0) for name in "abc"))
+    known = data(exact=True, space=space)
+    score = acquisition.score(fit(known), known, torch.empty((0, 3), dtype=torch.float64), 3, np.random.default_rng(1))
+    found = Multistart(n_samples=512).maximize(score, space, 3, np.random.default_rng(2)).X
+    assert min(np.linalg.norm(found[i] - found[j]) for i in range(3) for j in range(i)) > 0.02
 
 
 def test_bad_settings_are_refused():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from fieldcraft.models.emulation.field_modes import coefficient_data, split
+from fieldcraft.models.emulation.field_modes import coefficient_data, projected, split
 from fieldcraft.models.emulation.left_out import Doubt, left_out
 from fieldcraft.models.observations import Observations
 from fieldcraft.models.selection.quadratics import Quadratics
@@ -103,6 +103,16 @@ def test_fields_that_are_all_the_same_are_predicted_by_their_mean():
     foreseen = left_out(data, snapshots, np.zeros(1), np.ones_like(FIELDS), np.zeros((9, 9)), [])
     np.testing.assert_allclose(data.scaling.to_physical(foreseen.mean), 1.0)
     assert (foreseen.variance == 0).all()
+
+
+def test_where_only_one_field_differs_it_is_foreseen_as_the_others_are():
+    data, snapshots, processes = learnt()
+    fields = np.repeat(FIELDS[:1], 9, axis=0)
+    fields[4] = FIELDS[4]
+    rows = (fields - fields.mean(axis=0))[:, 0]
+    foreseen = left_out(data, snapshots, np.zeros(1), fields, rows @ rows.T, processes[:1])
+    assert data.scaling.to_physical(foreseen.mean)[4] == pytest.approx(FIELDS[0].mean(), rel=1e-9)
+    np.testing.assert_allclose(projected(fields, 3)[4], FIELDS[0], atol=1e-9)
 
 
 @pytest.mark.parametrize("size", [0.003, 0.2])

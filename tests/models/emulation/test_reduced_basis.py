@@ -1,5 +1,6 @@
 """Reduced bases on a chain of springs, whose compliance is a sum that can be written down."""
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -364,3 +365,18 @@ def test_equations_without_a_single_solution_teach_nothing_and_the_reason_is_sai
     singular = replace(told.snapshots, discrete=lambda X: replace(system(X), strains=csr_matrix(loose)))
     found = fit(replace(told, snapshots=singular))
     assert "not used: the stated discrete equations have no single solution" in found.remarks["reduced_basis"]
+
+
+def test_many_strains_are_projected_without_an_array_of_all_pairs_of_fields(monkeypatch):
+    many = 20_000
+    strains = diags([np.ones(many), -np.ones(many - 1)], [0, -1]).tocsr()
+    rng = np.random.default_rng(3)
+    own = DiscreteSystem(strains, rng.uniform(1, 2, (3, many)), np.ones((1, many)), "u", np.arange(many), True)
+    projection = Projection.of(np.cumsum(rng.standard_normal((40, many)), axis=1), own)
+    tracemalloc.start()
+    found = projection.solve(own)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10 * projection.strained.nbytes
+    monkeypatch.setattr("fieldcraft.models.emulation.galerkin._PAIRS", 40**2 * many)
+    np.testing.assert_allclose(found.works, projection.solve(own).works, rtol=1e-10)

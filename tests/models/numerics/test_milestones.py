@@ -5,7 +5,15 @@ from functools import lru_cache
 import numpy as np
 import pytest
 
-from fieldcraft.models.numerics.milestones import ByDigest, beginning, milestone, representative, telling
+from fieldcraft.models.numerics.milestones import (
+    ByDigest,
+    asked,
+    beginning,
+    milestone,
+    representative,
+    telling,
+    thinned,
+)
 from fieldcraft.models.observations import Observations
 
 
@@ -49,6 +57,19 @@ def test_hyper_parameters_are_those_of_all_results_where_one_after_the_milestone
     y[-1] = late
     data = Observations(np.linspace(-1, 1, 57)[:, None], y, maximize=False)
     assert len(representative(data)) == seen and len(beginning(data)) == 55
+
+
+def test_trials_that_hyper_parameters_are_fitted_to_hold_a_result_that_dwarfs_theirs():
+    y = np.random.default_rng(1).standard_normal(300)
+    X, missed = np.linspace(-1, 1, 300)[:, None], np.setdiff1d(np.arange(300), thinned(300, 40))[[3, 90]]
+    for far, held in ((30.0, False), (-1e3, True), (1e3, True), (1e300, True)):
+        odd = y.copy()
+        odd[missed] = far, 2 * far
+        rows = asked(Observations(X, odd, maximize=False), 40)
+        assert len(rows) == 40 and np.array_equal(rows, np.unique(rows))
+        assert (missed[1] in rows) is held and (held or np.array_equal(rows, thinned(300, 40)))
+    for same in (np.full(300, 0.1), 0.1 + 1e-17 * y):
+        assert np.array_equal(asked(Observations(X, same, maximize=False), 40), thinned(300, 40))
 
 
 def test_trials_that_tell_are_the_best_the_last_and_others():

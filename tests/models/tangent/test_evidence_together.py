@@ -63,3 +63,13 @@ def test_outputs_of_other_networks_and_of_other_trials_are_fitted_one_by_one():
             alone, expected = hyperparameters(network, own, (0.4,))
             assert torch.equal(found.scales, alone.scales)
             assert reached == expected
+
+
+def test_outputs_that_are_fitted_to_other_of_many_trials_are_fitted_one_by_one():
+    points = np.random.default_rng(5).uniform(-1, 1, (600, 2))
+    usual, late = np.sin(3 * points[:, 0]), points[:, 0] * points[:, 1]
+    late[-1] = 1e6  # after the last milestone: all 600 trials stand for this output, and 593 for the other
+    data = [Observations(points, y, maximize=False) for y in (usual, late)]
+    for own, (found, reached) in zip(data, hyperparameters_together(WIDE, data, (0.4,)), strict=True):
+        alone, expected = hyperparameters(WIDE, own, (0.4,))
+        assert torch.equal(found.scales, alone.scales) and reached == expected

@@ -17,6 +17,7 @@ from fieldcraft.models.surrogates.exact_gp import ExactGP
 from fieldcraft.models.surrogates.trend_gp import TrendGP
 from fieldcraft.models.trend.evidence import TrendedDensity
 from fieldcraft.models.trend.monomials import Monomials
+from fieldcraft.models.trend.of_degree import about_polynomial
 from fieldcraft.models.trend.process import Kriging, Trended, TrendedPosterior, TrendedValues
 
 SCALES = torch.tensor([0.8, 1.5, 1.1], dtype=torch.float64)
@@ -253,6 +254,18 @@ def test_a_late_result_that_dwarfs_the_others_is_among_those_that_the_parameters
         posterior.mean_var(posterior.X)[1].numpy() + posterior.at.noise
     )
     assert beyond.max() < 10
+
+
+@pytest.mark.parametrize(
+    ("learn", "trial"), [(partial(fit, TrendGP()), 31), (lambda data: about_polynomial(data, 1), 30)]
+)
+def test_of_many_results_one_that_dwarfs_the_others_is_asked_whichever_it_is(learn, trial):
+    usual = data_of(wavy, 300)
+    odd = Observations(usual.X, np.where(np.arange(300) == trial, 1e5, usual.y), False)
+    posterior = learn(odd)
+    mean, variance = posterior.mean_var(points(100, seed=9))
+    beyond = posterior.scaling.to_physical(mean.numpy()) - wavy(points(100, seed=9).numpy())
+    assert np.quantile(np.abs(beyond) / (odd.scaling.sd * variance.sqrt().numpy()), 0.9) < 3
 
 
 @pytest.mark.parametrize("n", [8, 10])
