@@ -6,12 +6,16 @@ with s_k the spread of the coefficient, and its value J(F_m(x)) the output that 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import override
 
+from fieldcraft.models.emulation.remainder import Remainder
+from fieldcraft.models.emulation.slopes import differentiable
 from fieldcraft.models.networks.members import MembersPosterior
 from fieldcraft.models.networks.perceptron import Network
 from fieldcraft.models.observations import Array, Scaling
@@ -114,10 +118,31 @@ class FieldMembersPosterior(MembersPosterior):
     Args:
         densities: log density of each target by the members that have not seen it, shape (n,).
         of_fields: The members.
+        rest: Variance that is added to that among the members.
+        believed: Designs whose results are believed and have no noise, shape (k, d); None if results have noise.
     """
 
     densities: Tensor | None = None
     of_fields: FieldMembers | None = None
+    rest: float = 0.0
+    believed: Tensor | None = None
+
+    @override
+    def fantasize(self, X: Tensor) -> Self:
+        """Posterior given results at X (m, d) equal to the mean (see ``MembersPosterior.fantasize``).
+
+        Where results are exact, ``rest`` is not doubted beside X: else what is doubted everywhere would put a whole
+        batch in one place.
+        """
+        later = super().fantasize(X)
+        if self.believed is None or len(X) == 0:
+            return later
+        known = Remainder(torch.cat([self.believed, X.detach()]), np.zeros(len(self.believed) + len(X)))
+
+        def within(points: Tensor) -> Tensor:
+            return self.rest * differentiable(lambda Z: known.at(Z, 0.0)[1], points)
+
+        return replace(later, within=within, believed=known.X)
 
     @property
     def snapshots(self) -> Snapshots:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 import torch
@@ -72,7 +73,7 @@ class MembersPosterior:
 
         return function
 
-    def fantasize(self, X: Tensor) -> "MembersPosterior":
+    def fantasize(self, X: Tensor) -> Self:
         """Posterior given results at X (m, d) equal to the mean, by the ensemble transform (Bishop et al., 2001).
 
         With S = D(X) / sqrt(divisor) the deviations are multiplied by (I + S S^T / noise)^(-1/2), which keeps their

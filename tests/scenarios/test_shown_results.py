@@ -9,7 +9,6 @@ import pytest
 import yaml
 from shown import ROOT, agrees, results, table, text_of
 
-
 SIZES = ("50", "200", "500", "1,000", "2,000")
 
 
@@ -464,8 +463,8 @@ def test_the_table_of_proposals_is_that_of_the_stored_benchmark():
         for f in (min, max)
     )
     said = (
-        f"`gp_ei` is {least[0]:.0f} to {most[0]:.0f} times cheaper than BoTorch's LogEI and {least[1]:.1f} to {most[1]:.0f} times "
-        "cheaper than Optuna's GPSampler, and `auto` takes at most "
+        f"`gp_ei` is {least[0]:.0f} to {most[0]:.0f} times cheaper than BoTorch's LogEI and {least[1]:.1f} to "
+        f"{most[1]:.0f} times cheaper than Optuna's GPSampler, and `auto` takes at most "
         f"{max(found['auto', n] / found['gp_ei', n] for n in SIZES):.1f} times what `gp_ei` takes."
     )
     assert said in " ".join(text_of("docs/measured.md").split())

@@ -1,12 +1,15 @@
 """Networks from designs to fields: what each member sees and reads, and patterns that no other field has."""
 
+from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
 import pytest
 import torch
 
+from fieldcraft.models.acquisitions.log_ei import LogEI
 from fieldcraft.models.emulation.field_members import FieldMembers, LeftOut, shares
+from fieldcraft.models.maximizers.multistart import Multistart
 from fieldcraft.models.networks.ensembles import MisfitLoss
 from fieldcraft.models.networks.perceptron import Network
 from fieldcraft.models.observations import Observations, Scaling
@@ -16,6 +19,7 @@ from fieldcraft.models.surrogates.auto import Auto
 from fieldcraft.models.surrogates.exact_gp import ExactGP
 from fieldcraft.models.surrogates.field_ensemble import FieldEnsemble
 from fieldcraft.models.surrogates.field_pod import FieldPod
+from fieldcraft.physics.space import Continuous, SearchSpace
 
 S = (np.arange(60) + 0.5) / 60
 RNG = np.random.default_rng(3)
@@ -112,6 +116,32 @@ def test_fields_whose_pattern_changes_kind_teach_it_more_than_a_mixture_of_modes
     errors = [np.sqrt(np.mean((each - truth)[smooth] ** 2)) for each in (mean, *others)]
     assert errors[0] < 0.7 * min(errors[1:])
     assert 0.85 <= np.mean(np.abs(mean - truth) < 2 * sd) <= 0.99
+
+
+@pytest.fixture(scope="module")
+def learnt():
+    return fit(FieldEnsemble(), data(X=X[:10]))
+
+
+def test_beside_a_design_that_is_believed_exact_results_leave_the_least_variance_undoubted(learnt):
+    believed, away = torch.tensor(Z[:2]), torch.tensor([[0.9, -0.9], [-0.9, 0.9]], dtype=torch.float64)
+    noisy = replace(learnt, believed=None)
+    later, doubted = learnt.fantasize(believed), noisy.fantasize(believed)
+    (mean, variance), (other, more) = later.mean_var(believed), doubted.mean_var(believed)
+    assert torch.equal(mean, other)
+    torch.testing.assert_close(variance, more - learnt.rest, rtol=0, atol=1e-5 * learnt.rest)
+    assert (later.mean_var(away)[1] <= doubted.mean_var(away)[1]).all()
+    again = later.fantasize(away)
+    assert (again.within(torch.cat([believed, away])) < 1e-5 * learnt.rest).all()
+    point = torch.tensor([[0.1, 0.2]], dtype=torch.float64)
+    assert torch.autograd.gradcheck(lambda X: later.within(X), point.requires_grad_(), eps=1e-5, atol=1e-5)
+
+
+def test_a_batch_is_no_design_several_times(learnt):
+    space = SearchSpace((Continuous("a", -1.0, 1.0), Continuous("b", -1.0, 1.0)))
+    score = LogEI().score(learnt, data(X=X[:10]), torch.empty((0, 2), dtype=torch.float64), 3, np.random.default_rng(1))
+    found = Multistart(n_samples=512).maximize(score, space, 3, np.random.default_rng(2)).X
+    assert min(np.linalg.norm(found[i] - found[j]) for i in range(3) for j in range(i)) > 0.1
 
 
 def test_fields_that_do_not_teach_leave_it_to_the_outputs_and_the_remark_says_why():
