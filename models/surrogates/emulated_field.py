@@ -71,7 +71,9 @@ class EmulatedField:
     def fit(
         self, data: Observations, rng: np.random.Generator, start: Mapping[str, Tensor] | None, report: Report
     ) -> FieldPosterior | EmulatedPosterior:
-        """Fit a process to each coefficient (see Surrogate.fit). A fit takes seconds at most: ``start`` is not needed.
+        """Fit a process to each coefficient (see Surrogate.fit). ``start`` is not needed.
+
+        A fit takes seconds up to some hundred fields, and grows with the cube of their number.
 
         Raises:
             ValueError: the problem has no emulator, or a process cannot be fitted.
