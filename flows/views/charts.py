@@ -117,11 +117,16 @@ def progress(axis: Any, campaign: CampaignRecord, trials: Sequence[Trial], optim
         axis.axhline(optimum, color=INK, linestyle=":", label="true optimum")
     axis.set(xlabel="trial", ylabel=wrapped(labelled(output["name"], output["unit"])))
     if not completed(trials):
-        axis.text(0.5, 0.5, "no result", transform=axis.transAxes, ha="center", va="bottom")
-        axis.set(xticks=[], **({"yticks": []} if optimum is None else {}))
+        _say_nothing(axis, "no result")
         return
     whole_numbers(axis)
     axis.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=5)  # hides no result
+
+
+def _say_nothing(axis: Any, why: str) -> None:
+    """Say why nothing is drawn, in place of a scale that nothing has."""
+    axis.text(0.5, 0.5, why, transform=axis.transAxes, ha="center", va="bottom")
+    axis.set(xticks=[], yticks=[])
 
 
 def over_field(axis: Any, campaign: CampaignRecord, trials: Sequence[Trial], field: Any, optimum: float | None) -> None:
@@ -232,10 +237,13 @@ def front_chart(
             axis.plot(*place, "o", ms=11, mfc="none", mew=1.6, color=INK, label="picked")
     if len(found["objectives"]) == 2 and groups["front"]:
         _steps(axis, found, (across, up))
+    axis.set(**{f"{side}label": wrapped(_aim(each)) for side, each in (("x", across), ("y", up))})
+    if not completed(trials):
+        _say_nothing(axis, "no result")
+        return
     if across["reference"] is not None and up["reference"] is not None:
         label = "reference, inferred" if across["inferred"] or up["inferred"] else "reference"
         axis.plot(across["reference"], up["reference"], "+", ms=10, color=INK, label=label)
-    axis.set(**{f"{side}label": _aim(each) for side, each in (("x", across), ("y", up))})
     axis.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4)  # hides no result
 
 
@@ -269,6 +277,8 @@ def hypervolume_chart(axis: Any, campaign: CampaignRecord, trials: Sequence[Tria
     if most is not None:
         axis.axhline(most, color=INK, linestyle=":", label="largest possible")
     axis.set(xlabel="trial", ylabel=hypervolume_label(campaign), ylim=(0, None))
+    if not numbers:
+        _say_nothing(axis, "no feasible result" if completed(trials) else "no result")
+        return
     whole_numbers(axis)
-    if numbers or most is not None:
-        axis.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2)
+    axis.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2)

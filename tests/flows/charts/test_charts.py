@@ -14,7 +14,7 @@ from fieldcraft.flows.charts.chart import COLOURS, MOST, Chart, ends, whole
 from fieldcraft.flows.charts.page import as_json
 from fieldcraft.flows.charts.space import _short, parallel, where
 from fieldcraft.flows.charts.trace import trace
-from fieldcraft.flows.views.charts import front_chart, new_figure, progress
+from fieldcraft.flows.views.charts import front_chart, hypervolume_chart, new_figure, progress
 from fieldcraft.storage.records import CampaignRecord, TrialState, TrialSummary
 
 PAGES = {"white": "#FFFFFF", "dark": "#161B20"}
@@ -122,10 +122,17 @@ def test_a_picture_has_the_best_so_far_up_to_the_last_result():
 
 
 def test_a_picture_without_a_result_says_so_and_has_no_scale():
-    axis = new_figure(7.4, 3.4).subplots()
-    progress(axis, campaign("f"), [trial(1, {"x": 1.0, "y": 1.0}, None)], None)
-    assert [text.get_text() for text in axis.texts] == ["no result"]
-    assert not len(axis.get_xticks()) and not len(axis.get_yticks())
+    failed = [trial(1, {"x": 1.0, "y": 1.0}, None)]
+    pair = campaign("f", "h")
+    pair.environment["outputs"] = [{"name": n, "unit": "K", "objective": "minimize", "reference": 1.0} for n in "fh"]
+    objectives = [{"output": n, "unit": "K", "sense": "minimize", "reference": None} for n in "fh"]
+    axes = new_figure(7.4, 3.4).subplots(1, 3)
+    progress(axes[0], campaign("f"), failed, None)
+    front_chart(axes[1], pair, failed, *objectives, None)
+    hypervolume_chart(axes[2], pair, failed, None)
+    for axis in axes:
+        assert [text.get_text() for text in axis.texts] == ["no result"]
+        assert not len(axis.get_xticks()) and not len(axis.get_yticks())
 
 
 @pytest.mark.parametrize("name", ["a result with a very long name " * 6, "a_result_with_a_very_long_name_" * 6])
