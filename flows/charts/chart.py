@@ -24,7 +24,7 @@ DASHES = ("solid", "dash", "dot", "dashdot")
 VALUES, DOUBTS, DIFFERENCES = "Viridis", "Cividis", "RdBu"
 """Scales of colours: of values, of standard deviations, and of differences around 0."""
 MOST = 1000  # marks that a browser draws at ease in a figure
-FIGURES = 6  # significant figures of a drawn number
+FIGURES = 9  # significant figures of a drawn number: of fewer, results of -1523.4567 and -1523.4569 would be one
 
 Cell = str | float | int | None
 

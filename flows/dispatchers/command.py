@@ -20,16 +20,16 @@ from fieldcraft.flows.dispatchers.local import Local
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.jobs.dispatcher import Handle, Job, NotSent
 from fieldcraft.flows.machinery.random_streams import Use, stream
+from fieldcraft.flows.spec.base import FILE
 from fieldcraft.flows.text import quoted
 from fieldcraft.physics.space import Categorical, Design
 
 if TYPE_CHECKING:
     from fieldcraft.physics.problem import Problem
 
-_NAME = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$"  # a file of the job's own folder: no path, no option, nothing hidden
 _PLACES = ("input", "output", "key", "seed")
 
-_FileName = Annotated[str, Field(pattern=_NAME)]
+_FileName = Annotated[str, Field(pattern=FILE)]
 _ExitCode = Annotated[int, Field(ge=1, le=255)]
 
 

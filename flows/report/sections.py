@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fieldcraft.flows.analysis.existing import existing
 from fieldcraft.flows.analysis.feasibility import trial_feasibility
 from fieldcraft.flows.analysis.front import aims_text, reference_text
 from fieldcraft.flows.analysis.learnt import standing
@@ -29,8 +30,8 @@ from fieldcraft.flows.report.panels import (
     trials_chart,
 )
 from fieldcraft.flows.report.thinning import trials_shown
-from fieldcraft.flows.text import clock, counted, level_text
-from fieldcraft.flows.views.data import design_text, outputs_text, quantity, quantity_pm, spending_data
+from fieldcraft.flows.text import clock, counted
+from fieldcraft.flows.views.data import design_text, outputs_text, quantity, quantity_pm, setting, spending_data
 from fieldcraft.storage.records import Result, Trial, TrialState
 
 _ROUNDING = 1e-10  # of the second derivatives: what a residual may be and still be rounding
@@ -232,7 +233,8 @@ def _head(name: str, unit: str) -> str:
 def _trial_row(material: Material, trial: Trial, names: Sequence[str], outputs: Sequence[str]) -> list[Content]:
     own = trial.revision == 1 and trial.ran is None  # else the prediction was for another design
     foreseen = [_foreseen(each if own else None) for each in predicted_moments(material.objective, trial.origin)]
-    design = [_level(trial.design[name]) for name in names]
+    told = existing(material.campaign, trial.design)
+    design = [setting(material.campaign, name, told[name], unit=False) if name in told else "" for name in names]
     values = [number((trial.outputs or {}).get(name)) for name in outputs]
     verdict = _verdict(material, trial) if material.feasibility else []
     cells = [trial.id, trial.state.lower(), f"{trial.origin.kind} {trial.iteration}", *design, *values, *verdict]
@@ -252,10 +254,6 @@ def _verdict(material: Material, trial: Trial) -> list[str]:
         return ["", "yes"]
     found = trial_feasibility(material.objective, trial)
     return ["", ""] if found is None else [number(found["violation"]), "yes" if found["feasible"] else "no"]
-
-
-def _level(value: float | int | str) -> str:
-    return number(value) if isinstance(value, float) else level_text(str(value))
 
 
 def _remark(material: Material, trial: Trial) -> str:

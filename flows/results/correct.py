@@ -14,12 +14,12 @@ from fieldcraft.flows.products import Trained
 from fieldcraft.flows.results.as_run import design_sent, run_design
 from fieldcraft.flows.results.parts import completes
 from fieldcraft.flows.results.record import CheckedMeasurement, kept, persistently
-from fieldcraft.flows.text import one_line, remark
+from fieldcraft.flows.text import FIGURES, level_text, one_line, remark
 from fieldcraft.flows.wiring.context import Site
 from fieldcraft.flows.wiring.fit.derived import completed
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.ledger.standing import known_sds, standing_parts
-from fieldcraft.storage.records import Product, Result, Trial, TrialState
+from fieldcraft.storage.records import Level, Product, Result, Trial, TrialState
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class Corrected:
         amounts: What the attempt came to where that was corrected: ``cost`` in budget units, ``seconds`` of wall time.
         same: True if that alone was corrected, so that no model learns anything else.
         ended: Reason why the campaign has ended; None while it goes on.
+        ran: Variables of which another value was run than was known before.
     """
 
     trial: str
@@ -47,6 +48,7 @@ class Corrected:
     amounts: Mapping[str, float] = field(default_factory=dict)
     same: bool = False
     ended: str | None = None
+    ran: Mapping[str, Level] = field(default_factory=dict)
 
 
 def correct(site: Site, checked: CheckedMeasurement, by: str, reason: str, seen: int | None = None) -> Corrected:
@@ -219,7 +221,9 @@ def _told(ledger: Ledger, trial: Trial, old: Result, new: Result) -> Corrected:
     ]
     outputs = None if new.verdict == "retraction" or new.withdraws else new.outputs
     ended = ledger.campaign(trial.campaign).finished
-    return Corrected(trial.id, new.id, old.id, outputs, models, tuple(proposals), amounts, same, ended)
+    before = old.ran or trial.design
+    ran = {name: value for name, value in (new.ran or trial.design).items() if value != before.get(name)}
+    return Corrected(trial.id, new.id, old.id, outputs, models, tuple(proposals), amounts, same, ended, ran)
 
 
 def _saw(product: Product, old: Result, results: Sequence[Result]) -> bool:
@@ -239,6 +243,10 @@ def _saw_in_part(product: Product, old: Result, new: Result, results: Sequence[R
     return bool(part.items() & changed.items())
 
 
+def _level(value: Level) -> str:
+    return f"{value:.{FIGURES}g}" if isinstance(value, float) else level_text(str(value))
+
+
 def corrected_text(done: Corrected, outputs: str) -> str:
     """The correction, and what depended on the old value, in a few lines."""
     now = f"corrected to {outputs}" if done.outputs is not None else "retracted; no model learns from it any more"
@@ -248,6 +256,8 @@ def corrected_text(done: Corrected, outputs: str) -> str:
             f"{done.trial}: corrected to {amounts}; its outputs stay (result {done.result} replaces {done.replaces})."
         )
     now += f", {amounts}" if amounts else ""
+    if done.outputs is not None and done.ran:
+        now += "; run at " + ", ".join(f"{name} {_level(value)}" for name, value in done.ran.items())
     lines = [f"{done.trial}: {now} (result {done.result} replaces {done.replaces})."]
     if not done.models:
         lines[0] += " No model had seen the old value."

@@ -39,6 +39,8 @@ LABEL = r"^[A-Za-z0-9][A-Za-z0-9_]{0,39}$"
 """Pattern of the label of a problem or an algorithm in a study."""
 TITLE = r"^[A-Za-z0-9][A-Za-z0-9_ -]{0,59}$"
 """Pattern of a name that may hold blanks."""
+FILE = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$"
+"""Pattern of the name of a file in a folder of its own: no path, no option, nothing hidden."""
 UNIT = r"^[^\p{C}\p{Zl}\p{Zp}]*$"
 """Pattern of a text without control characters and separators of lines."""
 _FIRST = "letters of a to z, digits{} and _, a letter or digit first"
@@ -46,6 +48,7 @@ _IN_WORDS = {
     NAME: f"Give at most 60 {_FIRST.format(', -')}",
     LABEL: f"Give at most 40 {_FIRST.format('')}",
     TITLE: f"Give at most 60 {_FIRST.format(', blanks, -')}",
+    FILE: "Give at most 100 letters of a to z, digits, -, . and _, none of - and . first",
     UNIT: "Give a text without control characters, on one line",
 }
 _ALONE = {"budget": "trials", "start": "n", "noise": "sd", "failure_rate": "above"}  # what a number alone may stand for
@@ -235,7 +238,7 @@ def _told(path: str, fault: Any, more: Sequence[str], keys: Sequence[str]) -> st
     others = (other[:1].lower() + other[1:] for other in more)
     message = _RUN.sub(lambda run: shown(run[0]), ", or ".join([first, *others]))
     hint = suggestion(given, _WORD.findall(message)) if isinstance(given, str) else ""
-    hint = hint or _as_mapping(path, fault)
+    hint = hint or _as_mapping(path, fault) or _as_text(fault)
     value = "" if isinstance(given, Mapping) else f" (given: {quoted(given)})"
     return f"{shown(path)}: {message}{value}{hint and f'.{hint}'}" if path else f"{message}{value}"
 
@@ -258,6 +261,14 @@ def _as_mapping(path: str, fault: Any) -> str:
     if inner is None or isinstance(given, str) != (inner == "kind") or not isinstance(given, str | int | float):
         return f" Write it{_SUCH_AS[path]}." if path in _SUCH_AS else ""
     return f" Write {key}: {{{inner}: {shown(str(given))}}}."
+
+
+def _as_text(fault: Any) -> str:
+    """Sentence that writes a number in a list of texts as a text; empty for any other fault."""
+    given = fault["input"]
+    if fault["type"] != "string_type" or not isinstance(fault["loc"][-1], int) or not isinstance(given, int | float):
+        return ""
+    return " Write the word in quotes." if isinstance(given, bool) else f" Write '{given}', in quotes."
 
 
 def _place(loc: Sequence[int | str], data: Any) -> tuple[int | str, ...]:

@@ -7,6 +7,7 @@ records and arrays; nothing here reads a store.
 import base64
 import html
 import io
+import textwrap
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -32,6 +33,7 @@ STYLE: Any = {
 READING, BEST, INK, ACCENT = "0.55", "#b4371f", "0.2", "#1f5fa8"
 CROWD = 1000  # more marks than this are drawn into an SVG as one picture, whatever their number
 _DPI = 130
+_LINE = 44  # characters in a line of a label
 _MARKS = (("initial", "s", "start"), ("model", "o", "proposed"), ("imported", "^", "imported"))
 _BEYOND = {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}
 
@@ -86,6 +88,11 @@ def drawn_still(chart: Chart, width: float, height: float) -> Any:
     return figure
 
 
+def wrapped(label: str, most: int = _LINE) -> str:
+    """A label in lines of so many characters, so that it fits beside its axis."""
+    return "\n".join(textwrap.wrap(label, most))
+
+
 def whole_numbers(axis: Any) -> None:
     """Set ticks of the horizontal axis at whole numbers only."""
     from matplotlib.ticker import MaxNLocator
@@ -99,23 +106,33 @@ def progress(axis: Any, campaign: CampaignRecord, trials: Sequence[Trial], optim
     for feasible, marker, label in ((True, "o", "result"), (False, "x", "not feasible")):
         shown = [trial for trial in completed(trials) if objective.feasible(trial.outputs or {}) is feasible]
         values = [(trial.outputs or {})[output["name"]] for trial in shown]
-        if shown or feasible:
+        if shown:
             style: dict[str, Any] = {"color": READING, "label": label, "rasterized": crowded(shown)}
             axis.plot([trial.number for trial in shown], values, marker, ms=4.5, **style)
     numbers, best = best_so_far(campaign, trials)
-    if len(numbers):
-        axis.step(numbers, best, where="post", color=BEST, lw=1.8, label="best so far")
+    if len(numbers):  # results that are not feasible may follow: the best holds up to the last of all
+        last = completed(trials)[-1].number
+        axis.step([*numbers, last], [*best, best[-1]], where="post", color=BEST, lw=1.8, label="best so far")
     if optimum is not None:
         axis.axhline(optimum, color=INK, linestyle=":", label="true optimum")
-    axis.set(xlabel="trial", ylabel=labelled(output["name"], output["unit"]))
+    axis.set(xlabel="trial", ylabel=wrapped(labelled(output["name"], output["unit"])))
+    if not completed(trials):
+        _say_nothing(axis, "no result")
+        return
     whole_numbers(axis)
     axis.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=5)  # hides no result
+
+
+def _say_nothing(axis: Any, why: str) -> None:
+    """Say why nothing is drawn, in place of a scale that nothing has."""
+    axis.text(0.5, 0.5, why, transform=axis.transAxes, ha="center", va="bottom")
+    axis.set(xticks=[], yticks=[])
 
 
 def over_field(axis: Any, campaign: CampaignRecord, trials: Sequence[Trial], field: Any, optimum: float | None) -> None:
     """Draw the trials over a field (an ``xarray.DataArray`` of two dimensions that are design variables)."""
     down, across = map(str, field.dims)
-    label = labelled(str(field.name), field.attrs.get("units", ""))
+    label = wrapped(labelled(str(field.name), field.attrs.get("units", "")))
     limits = colour_ends(campaign, trials, field, optimum)
     heat_map(axis, (field[down], field[across]), field.values, label, limits=limits)
     places(axis, campaign, trials, (down, across))
@@ -166,7 +183,7 @@ def places(axis: Any, campaign: CampaignRecord, trials: Sequence[Trial], names: 
             _open_marks(axis, points, marker, 34, "white", label)
     if best := best_trial(campaign, done):
         _open_marks(axis, [[float(best.actual[name]) for name in names]], "o", 190, "cyan", "best")
-    across = [labelled(name, units.get(name, "")) for name in names]
+    across = [wrapped(labelled(name, units.get(name, ""))) for name in names]
     axis.set(xlabel=across[0], ylabel=across[1])
     log = set(names) & set(campaign.environment.get("log", ()))
     axis.set(**{f"{side}scale": "log" for side, name in zip("xy", names, strict=True) if name in log})
@@ -220,10 +237,13 @@ def front_chart(
             axis.plot(*place, "o", ms=11, mfc="none", mew=1.6, color=INK, label="picked")
     if len(found["objectives"]) == 2 and groups["front"]:
         _steps(axis, found, (across, up))
+    axis.set(**{f"{side}label": wrapped(_aim(each)) for side, each in (("x", across), ("y", up))})
+    if not completed(trials):
+        _say_nothing(axis, "no result")
+        return
     if across["reference"] is not None and up["reference"] is not None:
         label = "reference, inferred" if across["inferred"] or up["inferred"] else "reference"
         axis.plot(across["reference"], up["reference"], "+", ms=10, color=INK, label=label)
-    axis.set(**{f"{side}label": _aim(each) for side, each in (("x", across), ("y", up))})
     axis.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4)  # hides no result
 
 
@@ -257,6 +277,8 @@ def hypervolume_chart(axis: Any, campaign: CampaignRecord, trials: Sequence[Tria
     if most is not None:
         axis.axhline(most, color=INK, linestyle=":", label="largest possible")
     axis.set(xlabel="trial", ylabel=hypervolume_label(campaign), ylim=(0, None))
+    if not numbers:
+        _say_nothing(axis, "no feasible result" if completed(trials) else "no result")
+        return
     whole_numbers(axis)
-    if numbers or most is not None:
-        axis.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2)
+    axis.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2)

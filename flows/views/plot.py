@@ -25,6 +25,7 @@ from fieldcraft.flows.views.charts import (
     over_field,
     progress,
     whole_numbers,
+    wrapped,
 )
 from fieldcraft.flows.views.data import quantity
 from fieldcraft.flows.views.export import require_place
@@ -80,7 +81,7 @@ def draw(settings: Settings, ledger: Ledger, campaign: CampaignRecord, file: Pat
         panel(axis)
     for axis in axes[len(panels) :]:
         axis.set_axis_off()
-    figure.suptitle(f"{campaign.name}: {wired.spec.algorithm.in_words}")
+    figure.suptitle(wrapped(f"{campaign.name}: {wired.spec.algorithm.in_words}", 60 * columns))
     figure.savefig(file, dpi=130, format=ending)
 
 

@@ -14,7 +14,7 @@ from fieldcraft.flows.charts.chart import COLOURS, MOST, Chart, ends, whole
 from fieldcraft.flows.charts.page import as_json
 from fieldcraft.flows.charts.space import _short, parallel, where
 from fieldcraft.flows.charts.trace import trace
-from fieldcraft.flows.views.charts import front_chart, new_figure
+from fieldcraft.flows.views.charts import front_chart, hypervolume_chart, new_figure, progress
 from fieldcraft.storage.records import CampaignRecord, TrialState, TrialSummary
 
 PAGES = {"white": "#FFFFFF", "dark": "#161B20"}
@@ -75,6 +75,14 @@ def test_a_trace_has_every_result_and_the_best_so_far_at_the_trial_that_found_it
     )
 
 
+def test_results_and_designs_that_differ_in_the_eighth_figure_are_drawn_apart():
+    of = [trial(n, {"x": 1e6 + 0.1 * n, "y": 0.0}, {"f": -1523.4567 - 1e-4 * n}, iteration=n) for n in range(1, 4)]
+    chart = valid(trace(campaign("f"), of, None))
+    assert named(chart, "proposed")["y"] == named(chart, "best so far")["y"][:3] == [-1523.4568, -1523.4569, -1523.457]
+    assert named(where(campaign("f"), of), "trials")["x"] == [1000000.1, 1000000.2, 1000000.3]
+    assert [row[2] for row in chart.rows] == [1000000.1, 1000000.2, 1000000.3]
+
+
 @pytest.mark.parametrize("optimum", [-7.0, 0.99, 30.0])
 def test_the_optimum_and_the_threshold_lie_within_the_scale(optimum):
     chart = trace(campaign("f"), trials(5.0, 3.0, 1.0), optimum, threshold=-2.0)
@@ -103,6 +111,37 @@ def test_infeasible_results_are_no_best_and_margins_are_below_the_line_where_met
     assert constraints.margins(record, of).data[0]["y"] == [0.5, -1.0]
     assert [row[1] for row in valid(constraints.violation(record, of)).rows] == [2.0, 0.0]
     assert constraints.margins(campaign("f"), trials(1.0)) is None
+
+
+def test_a_picture_has_the_best_so_far_up_to_the_last_result():
+    of = [trial(n, {"x": 1.0, "y": 1.0}, {"f": 9.0 - n, "g1": n - 2.5}) for n in range(1, 6)]
+    axis = new_figure(7.4, 3.4).subplots()
+    progress(axis, campaign("f", "g1"), of, None)
+    (best,) = [line for line in axis.get_lines() if line.get_label() == "best so far"]
+    assert (list(best.get_xdata()), list(best.get_ydata())) == ([1, 2, 5], [8.0, 7.0, 7.0])
+
+
+def test_a_picture_without_a_result_says_so_and_has_no_scale():
+    failed = [trial(1, {"x": 1.0, "y": 1.0}, None)]
+    pair = campaign("f", "h")
+    pair.environment["outputs"] = [{"name": n, "unit": "K", "objective": "minimize", "reference": 1.0} for n in "fh"]
+    objectives = [{"output": n, "unit": "K", "sense": "minimize", "reference": None} for n in "fh"]
+    axes = new_figure(7.4, 3.4).subplots(1, 3)
+    progress(axes[0], campaign("f"), failed, None)
+    front_chart(axes[1], pair, failed, *objectives, None)
+    hypervolume_chart(axes[2], pair, failed, None)
+    for axis in axes:
+        assert [text.get_text() for text in axis.texts] == ["no result"]
+        assert not len(axis.get_xticks()) and not len(axis.get_yticks())
+
+
+@pytest.mark.parametrize("name", ["a result with a very long name " * 6, "a_result_with_a_very_long_name_" * 6])
+def test_a_label_of_any_length_lies_within_the_picture(name):
+    axis = new_figure(5.5, 4.4).subplots()
+    progress(axis, campaign(name), [trial(1, {"x": 1.0, "y": 1.0}, {name: 2.0})], None)
+    axis.figure.canvas.draw()
+    drawn = axis.yaxis.label.get_window_extent()
+    assert drawn.y0 >= 0 and drawn.y1 <= axis.figure.bbox.height
 
 
 def test_trials_lie_where_their_designs_are():

@@ -56,6 +56,13 @@ def test_the_table_sorts_filters_and_cuts_into_pages(priced):
     assert table_of(campaign, trials, Wanted(sort="no such column"), {})["rows"][0][0].number == 251
 
 
+def test_the_table_leaves_out_a_variable_that_does_not_exist_in_a_design(priced):
+    campaign = priced.ledger.campaign("priced")
+    campaign.environment["only_if"] = {"t": {"alloy": ["brass"]}}
+    table = table_of(campaign, [summary(1, 3.0)], Wanted(sort="x.t"), {})
+    assert [cell["text"] for cell in table["rows"][0][1][2:4]] == ["", "steel"]
+
+
 def test_a_value_is_rounded_to_two_digits_of_its_deviation():
     assert pm(39.0885, 1.11, "MPa") == "39.1 ± 1.1 MPa" and pm(307.532, 47.6, "") == "308 ± 48"
     assert pm(0.001234, 0.00005, "m") == "0.001234 ± 0.000050 m" and pm(3.25, 0.0, "m") == "3.25 m"

@@ -217,9 +217,18 @@ def test_a_permission_that_was_withdrawn_stops_the_next_job_and_not_the_reading_
     [
         ({}, {"argments": []}, r"dispatcher\.argments: unknown key 'argments'\. Did you mean 'arguments'\?"),
         ({}, {"input": {"fil": "a"}}, r"dispatcher\.input\.fil: unknown key 'fil'\. Did you mean 'file'\?"),
-        ({}, {"input": {"file": "../a"}}, r"dispatcher\.input\.file: .*pattern.*given: '\.\./a'"),
-        ({}, {"output": {"file": "/etc/a"}}, r"dispatcher\.output\.file: .*pattern"),
-        ({}, {"output": {"file": "-a"}}, r"dispatcher\.output\.file: .*pattern"),
+        ({}, {"input": {"file": "../a"}}, r"dispatcher\.input\.file: Give at most 100 letters .*given: '\.\./a'"),
+        (
+            {},
+            {"output": {"file": "/etc/a"}},
+            r"dispatcher\.output\.file: Give .* digits, -, \. and _, none of - and \. first",
+        ),
+        ({}, {"output": {"file": "-a"}}, r"dispatcher\.output\.file: Give .* none of - and \. first"),
+        (
+            {},
+            {"arguments": ["-n", 4]},
+            r"arguments\.1: Input should be a valid string \(given: 4\)\. Write '4', in quotes",
+        ),
         ({}, {"output": {"format": "csv"}}, r"dispatcher\.output\.format: .*'json' or 'netcdf'"),
         ({}, {"output": {"file": "design.json"}}, "input.file and output.file are both 'design.json'"),
         ({}, {"exit_codes": {"0": "unknown"}}, r"dispatcher\.exit_codes\.0.*greater than or equal to 1"),

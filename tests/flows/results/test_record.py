@@ -425,6 +425,14 @@ def test_two_people_recording_at_once_lose_nothing(oven):
     assert sorted(result.outputs["strength"] for result in results) == [40.0, 41.0, 42.0, 43.0]
 
 
+def test_a_correction_of_what_was_run_says_it(oven):
+    oven.run(*whole("oven-0001"), "--ran", "t=7")
+    status, out, _ = oven.run("correct", "oven-0001", "--ran", "t=8", "--ran", "T=1000.25", "--reason", "misread")
+    assert status == 0
+    assert " porosity -1 %; run at T 1000.25, t 8 (result 2 replaces 1)." in out
+    assert oven.ledger.trial("oven-0001").actual["t"] == 8
+
+
 def test_a_correction_keeps_what_it_does_not_name(oven):
     oven.run(*whole("oven-0001"), "--ran", "t=7")
     status, out, _ = oven.run("correct", "oven-0001", "--value", "strength=55", "--reason", "scale was off")

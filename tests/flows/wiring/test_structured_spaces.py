@@ -234,6 +234,8 @@ X = {"name": "x", "low": 0, "high": 1}
         (declared(X, exchangeable=["x"]), "give at least two tuples of names"),
         (declared(X, {**X, "name": "y", "high": 2}, exchangeable=[[["x"], ["y"]]]), "x and y .* are not alike"),
         (declared({**X, "periodik": True}), "Did you mean 'periodic'"),
+        (declared({"name": "g", "choices": [80, 120]}), r"choices\.0: .* \(given: 80\)\. Write '80', in quotes"),
+        (declared({"name": "g", "choices": [True, "B"]}), r"choices\.0: .* \(given: True\)\. Write the word in quotes"),
     ],
 )
 def test_slips_of_a_file_are_refused_with_the_remedy(problem, message, tmp_path):
