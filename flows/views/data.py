@@ -28,6 +28,7 @@ from fieldcraft.flows.text import FIGURES, clock, counted, level_text, one_line
 from fieldcraft.flows.views.all_failed import fruitless, mending
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import (
+    SETTLED,
     CampaignRecord,
     Event,
     Origin,
@@ -175,6 +176,12 @@ def status_data(ledger: Ledger, campaign: CampaignRecord) -> dict[str, Any]:
         "fruitless": (why := fruitless(ledger, name, trials)),
         "mending": why and mending(name, trials, campaign.finished),
     }
+
+
+def settled(trials: Sequence[Trial | TrialSummary]) -> int:
+    """Number of trials of the budget that have ended; a rejected, an imported or a coarser one takes none of it."""
+    ended = SETTLED - {TrialState.REJECTED}
+    return sum(trial.state in ended and not trial.imported and trial.level is None for trial in trials)
 
 
 def spending_data(campaign: CampaignRecord, spending: Spending) -> dict[str, dict[str, Any]]:

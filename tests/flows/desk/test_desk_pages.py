@@ -16,6 +16,7 @@ from waiting import SPEC
 
 from fieldcraft.flows.desk.board import AWAY, MOST_OF_ONE, Board, Poller
 from fieldcraft.flows.desk.pages import looking
+from fieldcraft.flows.desk.pages.overview import spent_text
 from fieldcraft.flows.desk.parts.cards import nearest
 from fieldcraft.flows.desk.parts.trials_table import ROWS, Wanted, table_of
 from fieldcraft.flows.desk.rendering import pm
@@ -32,6 +33,42 @@ def test_campaigns_at_a_glance(priced, oven, browsers):
     assert "priced waits for a decision no result yet 0 of 7 trials Spent: 0 EUR 3 to decide" in said
     said = browsers(oven("lab").settings, "vera").get("/").said
     assert "oven with the laboratory" in said and "3 with the laboratory" in said
+
+
+def test_a_rejected_trial_is_none_of_those_settled_of_the_budget(priced, browsers):
+    browser, trials = browsers(priced.settings, "ana"), priced.trials()
+    for trial in trials:
+        browser.post("/queue/priced/decide", {"choice": card(trial), "verb": "reject", "reason": "too hot"})
+    assert "no result yet 0 of 7 trials Spent: 0 EUR" in browser.get("/").said
+    assert "trials settled 0 of 7" in browser.get("/campaign/priced").said
+
+
+def test_while_no_result_is_feasible_the_glance_names_the_closest(oven, browsers):
+    browser, none = browsers(oven("lab").settings, "ana"), "none is feasible yet, the closest is oven-0002"
+
+    def enter(trial: str, strength: str, porosity: str) -> None:
+        form = {"trial": trial, "y.strength": strength, "y.porosity": porosity}
+        assert browser.post("/laboratory/upload/oven/record", form, files={}).status == 303
+
+    enter("oven-0001", "60", "0.5")
+    enter("oven-0002", "60", "0.25")
+    assert none in browser.get("/").said and "no result yet" not in browser.get("/").said
+    assert none in browser.get("/campaign/oven").said
+    enter("oven-0003", "40", "-1")
+    assert "best so far strength 40 MPa oven-0003" in browser.get("/").said
+
+
+@pytest.mark.parametrize(
+    ("spending", "said"),
+    [
+        ({"spent": 0.0, "reserved": 2.0, "limit": 10.0, "unit": ""}, "0 of 10, 2 reserved"),
+        ({"spent": 0.0, "reserved": 2.0, "limit": 10.0, "unit": "EUR"}, "0 of 10 EUR, 2 reserved"),
+        ({"spent": 3.0, "reserved": 0.0, "limit": None, "unit": "EUR"}, "3 EUR"),
+        ({"spent": 3.0, "reserved": 0.0, "limit": None, "unit": ""}, "1 of 7 experiments sent"),
+    ],
+)
+def test_the_cost_at_a_glance_has_its_unit_where_the_budget_names_one(spending, said):
+    assert spent_text({"cost": spending, "trials": {"spent": 1, "limit": 7}}) == said
 
 
 def summary(number: int, strength: float | None) -> TrialSummary:
@@ -54,6 +91,28 @@ def test_the_table_sorts_filters_and_cuts_into_pages(priced):
     assert table_of(campaign, trials, Wanted(state="PROPOSED"), {})["count"] == 25
     assert [trial.id for trial, _ in table_of(campaign, trials, Wanted(text="0123"), {})["rows"]] == ["priced-0123"]
     assert table_of(campaign, trials, Wanted(sort="no such column"), {})["rows"][0][0].number == 251
+
+
+def test_a_value_of_the_table_is_found_as_it_is_shown(priced):
+    campaign = priced.ledger.campaign("priced")
+    trials = [summary(n, 10.0 + n / 7)._replace(design={"t": 20.0 + n / 3, "alloy": "steel"}) for n in range(1, 9)]
+    trials[4] = trials[4]._replace(ran={"t": 99.5, "alloy": "Brass"})
+    for text, number in (("22.3333", 7), ("99.5", 5), ("brass", 5), ("10.2857", 2), ("22.333333333333332", 7)):
+        found = table_of(campaign, trials, Wanted(text=text), {})["rows"]
+        assert [trial.number for trial, _ in found] == [number], text
+    assert table_of(campaign, trials, Wanted(text="33.25"), {"priced-0009": {"strength": 33.25}})["count"] == 0
+
+
+def test_the_cost_of_a_settled_trial_is_what_was_spent_and_of_another_what_is_expected(priced):
+    campaign = priced.ledger.campaign("priced")
+    states = {TrialState.PROPOSED: (0.0, "2"), TrialState.REJECTED: (0.0, "0"), TrialState.COMPLETED: (0.0, "0"),
+              TrialState.FAILED: (3.0, "3"), TrialState.RUNNING: (3.0, "5")}  # fmt: skip
+    trials = [
+        summary(n, None)._replace(state=state, spent=spent) for n, (state, (spent, _)) in enumerate(states.items())
+    ]
+    rows = table_of(campaign, trials, Wanted(), {})["rows"]
+    told = {trial.state: next(cell["text"] for cell in cells if cell["key"] == "cost") for trial, cells in rows}
+    assert told == {state: said for state, (_, said) in states.items()}
 
 
 def test_a_value_is_rounded_to_two_digits_of_its_deviation():
