@@ -16,6 +16,7 @@ from fieldcraft.flows.desk.pages.overview import glance
 from fieldcraft.flows.desk.parts.trials_table import Wanted, table_of
 from fieldcraft.flows.desk.rendering import page
 from fieldcraft.flows.notices.deliver import channels
+from fieldcraft.flows.results.as_run import known_to_be_run
 from fieldcraft.flows.views.data import trace_data
 from fieldcraft.flows.views.text import status_lines, trace_text, trial_facts
 from fieldcraft.storage.fields import fields_at
@@ -68,6 +69,7 @@ def trial(request: Request, visit: Visitor, name: str, trial_id: str) -> Respons
         fields.place(one.field) if one.field else None,
         fields.place(model.reference) if model and model.reference else None,
     )
+    results = ledger.results(one.id)
     picked, predicted = ledger.picked(name), predicted_data(record, one.origin)
     values = {
         "campaign": record,
@@ -75,7 +77,8 @@ def trial(request: Request, visit: Visitor, name: str, trial_id: str) -> Respons
         "predicted": {each["output"]: each for each in (predicted, *predicted.get("others", ()))} if predicted else {},
         "facts": [fact for fact in trial_facts(ledger, record, one) if fact[0] not in _ABOVE],
         "approvals": ledger.approvals(one.id),
-        "results": ledger.results(one.id),
+        "results": results,
+        "ran": {**one.design, **(one.ran or known_to_be_run(results, one.attempt) or {})},
         "history": ledger.history(name, one.id),
         "lineage": trace_text(lineage),
         "incomplete": next(iter(incomplete_data(ledger, record, [one])), None),
