@@ -10,7 +10,7 @@ from plotly.graph_objects import Figure
 from fieldcraft.flows.analysis.emulated_fields import Beside
 from fieldcraft.flows.analysis.predicted import Met
 from fieldcraft.flows.charts import compare, constraints, evidence, fields, front, model, spending
-from fieldcraft.flows.charts.chart import COLOURS, MOST, Chart, ends, whole
+from fieldcraft.flows.charts.chart import COLOURS, MOST, Chart, ends, numbers, whole
 from fieldcraft.flows.charts.page import as_json
 from fieldcraft.flows.charts.space import _short, parallel, where
 from fieldcraft.flows.charts.trace import trace
@@ -211,6 +211,23 @@ def test_a_field_and_its_prediction_share_a_scale_and_the_difference_is_centred(
     flat = Beside("T", "K", {"x": np.arange(3.0)}, {"x": "m"}, emulated[:, 0], simulated[:, 1])
     (lines,) = map(valid, fields.twice(flat))
     assert [each["y"] for each in lines.data] == [[4.0, 6.0, 8.0], [0.0, 2.0, 4.0]]
+
+
+def test_values_far_from_zero_that_lie_close_together_are_drawn_apart():
+    near = [100000.17, 100000.98, 100000.25]
+    chart = valid(trace(campaign("f"), trials(*near), None))
+    assert (named(chart, "start")["y"], named(chart, "proposed")["y"]) == (near[:1], near[1:])
+    assert named(chart, "best so far")["y"] == [near[0], near[0]]
+    array = xr.DataArray([near, near], dims=("x", "y"), coords={"x": [0.0, 1.0], "y": [0, 1, 2]}, name="T")
+    (drawn,) = valid(fields.field("Field", array)).data
+    assert drawn["z"] == [[value, value] for value in near]
+    assert 100000.17 <= drawn["zmin"] < 100000.2 and 100000.9 < drawn["zmax"] <= 100000.98
+    met = [Met(each, near[0], near[1], 0.1234) for each in trials(near[0])]
+    points = named(valid(model.foreseen(campaign("f"), "f", met)), "trials")
+    assert (points["x"], points["y"]) == (near[:1], near[1:2])
+    assert "predicted 100000.98 ± 0.123" in points["hovertext"][0]
+    assert numbers([1 / 3, 2 / 3]) == [0.333333, 0.666667] and numbers([0.0, 1e-9 / 3]) == [0.0, 3.33333e-10]
+    assert numbers([1.0, 1.0 + 1e-15]) == [1.0, 1.0], "rounding is no difference"
 
 
 def test_predictions_stand_against_results_with_two_standard_deviations():
