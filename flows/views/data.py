@@ -81,7 +81,7 @@ def setting(campaign: CampaignRecord, name: str, value: float | int | str, *, un
 
 
 def predicted_text(found: Mapping[str, Any], *, named: bool = True) -> str:
-    """The data of ``predicted_data``: ``strength 39.1 MPa +- 1 MPa, price 3 EUR +- 0.2 EUR, feasible with ...``.
+    """The data of ``predicted_data``: ``strength 39.1 +- 1 MPa, price 3 +- 0.2 EUR, feasible with probability ...``.
 
     Args:
         found: The prediction.
@@ -90,8 +90,8 @@ def predicted_text(found: Mapping[str, Any], *, named: bool = True) -> str:
     several = "others" in found
     said = []
     for each in (found, *found.get("others", ())):
-        mean, sd = (quantity(each[key], each["unit"]) for key in ("mean", "sd"))
-        said.append(f"{each['output']} {mean} +- {sd}" if named or several else f"{mean} +- {sd}")
+        value = quantity_pm(each["mean"], each["sd"], each["unit"])
+        said.append(f"{each['output']} {value}" if named or several else value)
     if found.get("feasible") is not None:
         said.append(f"feasible with probability {found['feasible']:.2g}")
     return ", ".join(said)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
+from fieldcraft.flows.analysis.existing import existing
 from fieldcraft.flows.analysis.levels import level_name, levels_of
 from fieldcraft.flows.text import FIGURES
 from fieldcraft.flows.views.data import quantity
@@ -72,7 +73,7 @@ def columns_of(campaign: CampaignRecord, trials: Sequence[TrialSummary], known: 
             Column(
                 f"x.{name}",
                 _titled(name, units.get(name, "")),
-                _variable(name),
+                _variable(campaign, name),
                 _numeric(trials, name),
                 figures.get(name, FIGURES),
             )
@@ -96,8 +97,8 @@ def _level(campaign: CampaignRecord) -> Callable[[TrialSummary], Any]:
     return lambda trial: level_name(campaign, trial.level) or None
 
 
-def _variable(name: str) -> Callable[[TrialSummary], Any]:
-    return lambda trial: trial.actual.get(name)
+def _variable(campaign: CampaignRecord, name: str) -> Callable[[TrialSummary], Any]:
+    return lambda trial: existing(campaign, trial.actual).get(name)
 
 
 def _output(name: str, known: Known) -> Callable[[TrialSummary], Any]:

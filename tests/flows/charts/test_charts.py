@@ -230,6 +230,19 @@ def test_values_far_from_zero_that_lie_close_together_are_drawn_apart():
     assert numbers([1.0, 1.0 + 1e-15]) == [1.0, 1.0], "rounding is no difference"
 
 
+def test_a_setting_of_a_narrow_range_is_told_apart_under_the_pointer_and_in_the_data():
+    record = campaign("f")
+    record.environment["figures"] = {"x": 10}
+    near = [trial(n, {"x": 1550 + n / 300, "y": 1 / 3}, {"f": 100000 + n / 3}) for n in (1, 2)]
+    chart = valid(trace(record, near, None))
+    assert [row[2:5] for row in chart.rows] == [
+        [1550.003333, 0.333333, 100000.333333],
+        [1550.006667, 0.333333, 100000.666667],
+    ]
+    hover = named(chart, "proposed")["hovertext"]
+    assert "x = 1550.003333 m" in hover[0] and "y = 0.333333 m" in hover[0] and "f = 100000 K" in hover[0]
+
+
 def test_predictions_stand_against_results_with_two_standard_deviations():
     met = [Met(each, v, m, 0.5) for each, v, m in zip(trials(1.0, 2.0), (1.0, 2.0), (1.5, 1.8), strict=True)]
     chart = valid(model.foreseen(campaign("f"), "f", met))
