@@ -22,7 +22,10 @@ from fieldcraft.flows.desk.parts.trials_table import ROWS, Wanted, table_of
 from fieldcraft.flows.desk.rendering import pm
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.recovery.doctor import examine
+from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
+from fieldcraft.flows.wiring.build import wire
+from fieldcraft.flows.wiring.create import created
 from fieldcraft.storage.records import TrialState, TrialSummary
 
 STUDIES = Path(__file__).resolve().parents[3] / "studies" / "results"
@@ -131,6 +134,18 @@ def test_a_trial_is_shown_with_its_history_and_not_under_another_campaign(priced
     assert "ana manual revision 1, 3 attempts" in said, "who approved what"
     assert browser.get("/campaign/nothing/trial/priced-0001").status == 404
     assert browser.get("/campaign/priced/trial/priced-0099").status == 404
+
+
+def test_two_campaigns_that_differ_stand_ready_to_be_compared(priced, browsers, monkeypatch):
+    browser = browsers(priced.settings, "vera")
+    assert re.findall(r"<option selected>(\w+)", browser.get("/compare").text) == [], "there is one campaign"
+    monkeypatch.delenv("FIELDCRAFT_PEOPLE")
+    settings = settings_from(home=priced.settings.home)
+    wired = wire(parse(SPEC | {"name": "second"}, "test"), settings)
+    assert created(priced.ledger, wired, settings.home / "second.yaml") is None
+    assert re.findall(r"<option selected>(\w+)", browser.get("/compare").text) == ["second"]
+    chosen = browser.get("/compare?a=second&b=priced")
+    assert re.findall(r"<option selected>(\w+)", chosen.text) == ["second", "priced"] and "trials" in chosen.said
 
 
 def test_studies_notices_and_findings_are_shown(priced, browsers):
