@@ -20,7 +20,8 @@ from fieldcraft.flows.results.as_run import known_to_be_run
 from fieldcraft.flows.views.data import trace_data
 from fieldcraft.flows.views.text import status_lines, trace_text, trial_facts
 from fieldcraft.storage.fields import fields_at
-from fieldcraft.storage.records import TrialState
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.records import Event, TrialState
 
 router = APIRouter()
 _MEASURED = frozenset({TrialState.RUNNING, TrialState.HELD, TrialState.COMPLETED})  # whose results people enter
@@ -48,9 +49,17 @@ def campaign(request: Request, visit: Visitor, name: str, wanted: Annotated[Want
         "lines": lines.splitlines(),
         "fielded": [t.id for t in standing.trials if t.field is not None and t.state is TrialState.COMPLETED][-200:],
         "table": standing.once(wanted, lambda: table_of(standing.campaign, standing.trials, wanted, known)),
-        "history": ledger.history(name, after=max(0, standing.event - 200))[-_EVENTS:][::-1],
+        "history": _latest(ledger, name, standing.event),
     }
     return page(request, "campaign.html", visit, values)
+
+
+def _latest(ledger: Ledger, name: str, last: int) -> list[Event]:
+    """The last events of a campaign, the newest first; between them may lie any number of those of others."""
+    reach = 200
+    while len(found := ledger.history(name, after=max(0, last - reach))) < _EVENTS and reach < last:
+        reach *= 8
+    return list(found[-_EVENTS:][::-1])
 
 
 @router.get("/campaign/{name}/trial/{trial_id}")

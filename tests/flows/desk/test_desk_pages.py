@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 import pytest
 from desk_site import COOKIE, HOST, PORT, desk
 from test_desk_decisions import card
-from waiting import SPEC
+from waiting import SPEC, Waiting
 
 from fieldcraft.flows.desk.board import AWAY, MOST_OF_ONE, Board, Poller
 from fieldcraft.flows.desk.pages import looking
@@ -26,7 +26,7 @@ from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.create import created
-from fieldcraft.storage.records import TrialState, TrialSummary
+from fieldcraft.storage.records import Origin, Proposal, TrialState, TrialSummary
 
 STUDIES = Path(__file__).resolve().parents[3] / "studies" / "results"
 
@@ -136,16 +136,43 @@ def test_a_trial_is_shown_with_its_history_and_not_under_another_campaign(priced
     assert browser.get("/campaign/priced/trial/priced-0099").status == 404
 
 
-def test_two_campaigns_that_differ_stand_ready_to_be_compared(priced, browsers, monkeypatch):
-    browser = browsers(priced.settings, "vera")
-    assert re.findall(r"<option selected>(\w+)", browser.get("/compare").text) == [], "there is one campaign"
+def second(priced: Waiting, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Begins another campaign in the same ledger; its name."""
     monkeypatch.delenv("FIELDCRAFT_PEOPLE")
     settings = settings_from(home=priced.settings.home)
     wired = wire(parse(SPEC | {"name": "second"}, "test"), settings)
     assert created(priced.ledger, wired, settings.home / "second.yaml") is None
+    return wired.name
+
+
+def test_two_campaigns_that_differ_stand_ready_to_be_compared(priced, browsers, monkeypatch):
+    browser = browsers(priced.settings, "vera")
+    assert re.findall(r"<option selected>(\w+)", browser.get("/compare").text) == [], "there is one campaign"
+    assert second(priced, monkeypatch) == "second"
     assert re.findall(r"<option selected>(\w+)", browser.get("/compare").text) == ["second"]
     chosen = browser.get("/compare?a=second&b=priced")
     assert re.findall(r"<option selected>(\w+)", chosen.text) == ["second", "priced"] and "trials" in chosen.said
+
+
+def test_what_happened_last_is_told_however_much_happened_to_another_campaign_since(priced, browsers, monkeypatch):
+    browser, first = browsers(priced.settings, "ana"), priced.trials()[0]
+    begun = second(priced, monkeypatch)
+    origin = Origin(kind="initial", algorithm="sobol", iteration=0, slot=0)
+    proposal = Proposal(design=dict(first.design), origin=origin)
+    priced.ledger.propose(begun, 0, [proposal] * 250, "fieldcraft")
+    browser.post("/queue/priced/decide", {"choice": card(first), "verb": "approve", "reason": "go on"})
+    history = browser.get("/campaign/priced").text.partition("What happened last")[2]
+    told = priced.ledger.history("priced")
+    assert 4 < len(told) <= 30 and history.count("<li>") == len(told) and "wrote the campaign down" in history
+
+
+def test_a_retracted_result_is_told_in_the_tables_row(oven, browsers):
+    browser = browsers(oven("lab").settings, "ana")
+    form = {"trial": "oven-0001", "y.strength": "60", "y.porosity": "-1"}
+    assert browser.post("/laboratory/upload/oven/record", form, files={}).status == 303
+    assert "completed retracted" not in browser.get("/campaign/oven").said
+    assert browser.post("/laboratory/oven/retract", {"trial": "oven-0001", "reason": "wrong"}).status == 303
+    assert "oven-0001 completed retracted" in browser.get("/campaign/oven").said
 
 
 def test_studies_notices_and_findings_are_shown(priced, browsers):
