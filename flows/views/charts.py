@@ -99,7 +99,7 @@ def progress(axis: Any, campaign: CampaignRecord, trials: Sequence[Trial], optim
     for feasible, marker, label in ((True, "o", "result"), (False, "x", "not feasible")):
         shown = [trial for trial in completed(trials) if objective.feasible(trial.outputs or {}) is feasible]
         values = [(trial.outputs or {})[output["name"]] for trial in shown]
-        if shown or feasible:
+        if shown:
             style: dict[str, Any] = {"color": READING, "label": label, "rasterized": crowded(shown)}
             axis.plot([trial.number for trial in shown], values, marker, ms=4.5, **style)
     numbers, best = best_so_far(campaign, trials)
@@ -108,6 +108,10 @@ def progress(axis: Any, campaign: CampaignRecord, trials: Sequence[Trial], optim
     if optimum is not None:
         axis.axhline(optimum, color=INK, linestyle=":", label="true optimum")
     axis.set(xlabel="trial", ylabel=labelled(output["name"], output["unit"]))
+    if not completed(trials):
+        axis.text(0.5, 0.5, "no result yet", transform=axis.transAxes, ha="center")
+        axis.set(xticks=[], yticks=[])
+        return
     whole_numbers(axis)
     axis.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=5)  # hides no result
 
