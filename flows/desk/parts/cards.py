@@ -215,7 +215,7 @@ def _left(standing: Standing, spec: CampaignSpec, trial: Trial) -> str:
     """Budget that is left once a trial is run, and what is approved and not sent yet."""
     spending = standing.status["spending"]
     trials, money = spending["trials"], spending["cost"]
-    runs = [trial, *(each for each in standing.trials if each.state is TrialState.APPROVED)]
+    runs: list[Trial | TrialSummary] = [trial, *(each for each in standing.trials if each.state is TrialState.APPROVED)]
     left = max(0, int(trials["limit"]) - int(trials["spent"]) - sum(each.level is None for each in runs))
     text = f"{left} of {trials['limit']} trials"
     if money["limit"] is not None:
