@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fieldcraft.flows.text import one_line
 
@@ -24,7 +24,8 @@ DASHES = ("solid", "dash", "dot", "dashdot")
 VALUES, DOUBTS, DIFFERENCES = "Viridis", "Cividis", "RdBu"
 """Scales of colours: of values, of standard deviations, and of differences around 0."""
 MOST = 1000  # marks that a browser draws at ease in a figure
-FIGURES = 9  # significant figures of a drawn number: of fewer, results of -1523.4567 and -1523.4569 would be one
+FIGURES = 6  # significant figures of a drawn number, or of the spread of numbers that lie close together
+_ROUNDING = 1e-10  # spread of numbers, as a share of the largest, up to which they are taken for equal
 
 Cell = str | float | int | None
 
@@ -77,15 +78,33 @@ def labelled(name: str, unit: str) -> str:
     return one_line(f"{name} ({unit})" if unit else name)
 
 
-def plain(value: float) -> float | None:
-    """A number to ``FIGURES`` figures; None where it is none."""
-    return float(f"{value:.{FIGURES}g}") if math.isfinite(value) else None
+def plain(value: float, figures: int = FIGURES) -> float | None:
+    """A number to so many figures; None where it is none."""
+    return float(f"{value:.{figures}g}") if math.isfinite(value) else None
 
 
-def numbers(values: ArrayLike) -> list[Any]:
-    """Numbers of any shape as lists, each by ``plain``."""
+def numbers(values: ArrayLike, among: ArrayLike | None = None) -> list[Any]:
+    """Numbers of any shape as lists, each to as many figures as tell them apart, and ``FIGURES`` at least.
+
+    Args:
+        values: The numbers; None where one is none.
+        among: All numbers of the picture from which they are to be told; the values themselves when left out.
+    """
     found = np.asarray(values, dtype=float)
-    return [plain(float(v)) for v in found] if found.ndim == 1 else [numbers(row) for row in found]
+    return _rounded(found, _figures(found if among is None else np.asarray(among, dtype=float)))
+
+
+def _rounded(values: NDArray[np.float64], figures: int) -> list[Any]:
+    return [plain(float(v), figures) if values.ndim == 1 else _rounded(v, figures) for v in values]
+
+
+def _figures(values: NDArray[np.float64]) -> int:
+    """Significant figures: ``FIGURES`` of the spread of the values, where that is wider than rounding."""
+    known = values[np.isfinite(values)]
+    largest, spread = (float(np.abs(known).max()), float(np.ptp(known))) if known.size else (0.0, 0.0)
+    if not (spread > _ROUNDING * largest and math.isfinite(spread)):
+        return FIGURES
+    return FIGURES + max(0, math.floor(math.log10(largest)) - math.floor(math.log10(spread)))
 
 
 # An axis of orders of magnitude: 10^-3, not 1m.

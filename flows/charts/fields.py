@@ -22,7 +22,6 @@ from fieldcraft.flows.charts.chart import (
     literal,
     marks,
     numbers,
-    plain,
     whole,
 )
 from fieldcraft.physics.parametric.readings import PLACE
@@ -92,11 +91,8 @@ def heat(
     if units.get(across, "") == units.get(up, "") and _alike(x, y) and not {across, up} & set(log):
         layout["yaxis"] |= {"scaleanchor": "x"}
     head = [labelled(across, units.get(across, "")), labelled(up, units.get(up, "")), label]
-    rows: list[list[Cell]] = [
-        [plain(float(x[i])), plain(float(y[j])), plain(float(cells[i, j]))]
-        for i in range(len(x))
-        for j in range(len(y))
-    ]
+    places, told = (numbers(x), numbers(y)), numbers(cells)
+    rows: list[list[Cell]] = [[a, b, told[i][j]] for i, a in enumerate(places[0]) for j, b in enumerate(places[1])]
     return Chart(title, [_map(x, y, cells, label, limits or reach(values), colours)], layout, head, rows, height=380)
 
 
@@ -113,13 +109,14 @@ def _alike(x: Array, y: Array) -> bool:
 
 
 def _map(x: Array, y: Array, cells: Array, label: str, limits: tuple[float, float], colours: str) -> dict[str, Any]:
+    low, high = numbers(limits)
     return {
         "type": "heatmap",
         "x": numbers(x),
         "y": numbers(y),
         "z": numbers(cells.T),
-        "zmin": plain(limits[0]),
-        "zmax": plain(limits[1]),
+        "zmin": low,
+        "zmax": high,
         "colorscale": colours,
         "reversescale": colours == DIFFERENCES,
         "hoverongaps": False,

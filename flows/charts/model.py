@@ -30,10 +30,11 @@ def foreseen(campaign: CampaignRecord, name: str, met: Sequence[Met], source: st
     read, mean, sd = (np.array([getattr(each, of) for each in met], dtype=float) for of in ("value", "mean", "sd"))
     span = ends([*read, *mean])
     room = 0.6 * (span[1] - span[0])
+    x, y = numbers(np.array([read, mean]))
     hover = [
-        f"{said(campaign, trial)}<br>predicted {m:.5g} ± {s:.2g}" for trial, m, s in zip(trials, mean, sd, strict=True)
+        f"{said(campaign, trial)}<br>predicted {m:.9g} ± {s:.3g}" for trial, m, s in zip(trials, y, sd, strict=True)
     ]
-    points = marks(numbers(read), numbers(mean), "trials", BLUE, hover)
+    points = marks(x, y, "trials", BLUE, hover)
     points["error_y"] = {"type": "data", "array": numbers(2 * sd), "color": GREY, "thickness": 1, "width": 2}
     data = [{**line(span, span, f"predicted as {source}", GREY, dash="dot"), "hoverinfo": "skip"}, points]
     label = labelled(output["name"], output["unit"])
@@ -42,7 +43,7 @@ def foreseen(campaign: CampaignRecord, name: str, met: Sequence[Met], source: st
         "yaxis": axis(f"{label}, predicted", range=[span[0] - room, span[1] + room]),  # a wide bar must not flatten all
     }
     head = ["trial", f"{source} {label}", f"predicted {label}", "standard deviation"]
-    rows = [list(row) for row in zip([t.id for t in trials], numbers(read), numbers(mean), numbers(sd), strict=True)]
+    rows = [list(row) for row in zip([t.id for t in trials], x, y, numbers(sd), strict=True)]
     title = f"Predicted against {source}"
     if objective_of(campaign).goals:
         title = f"{title}: {name}"

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from fieldcraft.flows.analysis.best import objective_of
 from fieldcraft.flows.analysis.existing import existing
-from fieldcraft.flows.charts.chart import LOG, MOST, Cell, axis, labelled, literal, plain
+from fieldcraft.flows.charts.chart import FIGURES, LOG, MOST, Cell, axis, labelled, literal, numbers, plain
 from fieldcraft.flows.text import level_text, one_line
 from fieldcraft.storage.records import CampaignRecord, Level, Trial, TrialSummary
 
@@ -82,39 +82,48 @@ def is_image(value: Level) -> bool:
 
 def said(campaign: CampaignRecord, trial: Some) -> str:
     """Text of a trial under the pointer: id, results and the design as run."""
-    units = campaign.environment["units"]
+    units, figures = campaign.environment["units"], _figures(campaign)
     outputs = {output["name"]: output["unit"] for output in campaign.environment["outputs"]}
-    told, told_of = [f"<b>{literal(trial.id)}</b>"], existing(campaign, trial.actual)
+    told = [f"<b>{literal(trial.id)}</b>"]
     told += [_said(name, value, outputs.get(name, "")) for name, value in (trial.outputs or {}).items()]
-    return "<br>".join([*told, *(_said(name, value, units.get(name, "")) for name, value in told_of.items())])
+    for name, value in existing(campaign, trial.actual).items():
+        told.append(_said(name, value, units.get(name, ""), figures.get(name, FIGURES)))
+    return "<br>".join(told)
 
 
-def _said(name: str, value: Level, unit: str) -> str:
-    text = level_text(value) if isinstance(value, str) else f"{value:.5g}"
+def _figures(campaign: CampaignRecord) -> Mapping[str, int]:
+    """Significant figures of variables by name, where a narrow range asks for more than ``FIGURES``."""
+    told: Mapping[str, int] = campaign.environment.get("figures", {})
+    return told
+
+
+def _said(name: str, value: Level, unit: str, figures: int = FIGURES) -> str:
+    text = level_text(value) if isinstance(value, str) else f"{value:.{figures}g}"
     return literal(f"{name} = {text} {unit}".rstrip())
 
 
 def table(campaign: CampaignRecord, trials: Sequence[Some]) -> tuple[list[str], list[list[Cell]]]:
     """Head and rows of trials: id, origin, design as run and results."""
-    units = campaign.environment["units"]
+    units, figures = campaign.environment["units"], _figures(campaign)
     outputs = campaign.environment["outputs"]
     head = ["trial", "origin", *(labelled(name, unit) for name, unit in units.items())]
     head += [labelled(output["name"], output["unit"]) for output in outputs]
     words = {kind: text for kind, text, _ in KINDS}
+    results = [numbers([(trial.outputs or {}).get(output["name"], np.nan) for trial in trials]) for output in outputs]
     rows = [
         [
             trial.id,
             words[kind_of(trial)],
-            *(_cell(existing(campaign, trial.actual).get(name)) for name in units),
-            *(_cell((trial.outputs or {}).get(output["name"])) for output in outputs),
+            *(_cell(existing(campaign, trial.actual).get(name), figures.get(name, FIGURES)) for name in units),
+            *(column[place] for column in results),
         ]
-        for trial in trials
+        for place, trial in enumerate(trials)
     ]
     return head, rows
 
 
-def _cell(value: Level | None) -> Cell:
-    return level_text(value) if isinstance(value, str) else None if value is None else plain(float(value))
+def _cell(value: Level | None, figures: int) -> Cell:
+    return level_text(value) if isinstance(value, str) else None if value is None else plain(float(value), figures)
 
 
 def output_label(output: Mapping[str, Any]) -> str:

@@ -49,7 +49,7 @@ def trace(
     output, objective = campaign.environment["outputs"][0], objective_of(campaign)
     done, shown = completed(trials), drawn(campaign, trials)
     values = {trial.id: (trial.outputs or {})[output["name"]] for trial in done}
-    data = []
+    data, told = [], list(values.values())
     for kind, text, symbol in KINDS:
         for feasible in (True, False):
             group = [t for t in shown if kind_of(t) == kind and objective.feasible(t.outputs or {}) is feasible]
@@ -58,12 +58,12 @@ def trace(
                 "symbol": symbol if feasible else "x-thin",
                 "line": {"color": colour, "width": 0 if feasible else 2},
             }
-            where = [t.number for t in group], numbers([values[t.id] for t in group])
+            where = [t.number for t in group], numbers([values[t.id] for t in group], told)
             if group:
                 hover = [said(campaign, t) for t in group]
                 data.append(marks(*where, name if feasible else f"{name}, not feasible", colour, hover, **mark))
     found, best = best_so_far(campaign, trials)
-    span = central(list(values.values()), [optimum, threshold, *best[-1:]])
+    span = central(told, [optimum, threshold, *best[-1:]])
     beyond = [trial for trial in shown if not span[0] <= values[trial.id] <= span[1]]
     if beyond:
         edges = [span[0] if values[trial.id] < span[0] else span[1] for trial in beyond]
@@ -79,7 +79,7 @@ def trace(
     if len(found):
         steps = np.flatnonzero(np.append(True, np.diff(best) != 0))  # a step where it gets better
         x, y = [*found[steps].tolist(), int(done[-1].number)], [*best[steps], best[-1]]
-        data.append({**line(x, numbers(y), "best so far", RED, shape="hv", width=2.5), "hoverinfo": "y+name"})
+        data.append({**line(x, numbers(y, told), "best so far", RED, shape="hv", width=2.5), "hoverinfo": "y+name"})
     levels = [
         level(value, name, span)
         for value, name in ((optimum, "true optimum"), (threshold, "sought"))

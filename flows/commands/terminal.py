@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 from fieldcraft.flows.analysis.best import best_trial
 from fieldcraft.flows.machinery.progress import Listener
 from fieldcraft.flows.text import counted, one_line
-from fieldcraft.flows.views.data import outputs_text
+from fieldcraft.flows.views.data import outputs_text, settled
 from fieldcraft.flows.views.display import Display
 from fieldcraft.storage.ledger import Ledger
-from fieldcraft.storage.records import SETTLED
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -68,7 +67,7 @@ class LiveLine:
     def _count(self, name: str) -> None:
         ledger = self._open()
         campaign, trials = ledger.campaign(name), ledger.summaries(name)
-        self._settled = sum(t.state in SETTLED and not t.imported and t.level is None for t in trials)
+        self._settled = settled(trials)
         self._budget = int(campaign.spec["budget"]["trials"])
         best = best_trial(campaign, trials)
         self._best = "" if best is None else outputs_text(campaign, best.outputs)

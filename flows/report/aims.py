@@ -12,8 +12,9 @@ from fieldcraft.flows.charts.series import completed
 from fieldcraft.flows.report.answers import number
 from fieldcraft.flows.report.markup import Content, Markup, chart, element, note, row, section, table
 from fieldcraft.flows.report.material import Material
+from fieldcraft.flows.report.sections import design_cells, headed
 from fieldcraft.flows.report.thinning import ROWS
-from fieldcraft.flows.text import counted, level_text
+from fieldcraft.flows.text import counted
 from fieldcraft.flows.views.data import design_text
 from fieldcraft.flows.views.regret import most_hypervolume
 
@@ -30,13 +31,13 @@ def front_section(material: Material) -> Markup | None:
     shown = found["trials"][:ROWS]
     units = {output["name"]: output["unit"] for output in material.campaign.environment["outputs"]}
     outputs, names = list(units), list(material.units)
-    head = ["trial", *(_head(name, units[name]) for name in outputs)]
-    head += [_head(name, material.units[name]) for name in names]
+    head = ["trial", *(headed(name, units[name]) for name in outputs)]
+    head += [headed(name, material.units[name]) for name in names]
     rows: list[list[Content]] = [
         [
             entry["trial"],
             *(number(entry["outputs"][name]) for name in outputs),
-            *(_level(entry["design"][name]) for name in names),
+            *design_cells(material, entry["design"], names),
         ]
         for entry in shown
     ]
@@ -62,14 +63,6 @@ def _caption(objectives: int) -> str:
         return f"{caption} The steps bound what the front dominates."
     drawn = min(MOST_PAIRS, objectives * (objectives - 1) // 2)
     return f"{caption} {drawn} of the pairs of objectives are drawn; a point of the front may look beaten in one pair."
-
-
-def _head(name: str, unit: str) -> str:
-    return f"{name} ({unit})" if unit else name
-
-
-def _level(value: float | int | str) -> str:
-    return number(value) if isinstance(value, float) else level_text(str(value))
 
 
 def feasibility_section(material: Material) -> Markup | None:

@@ -13,11 +13,11 @@ from fieldcraft.flows.report.answers import decisions_of, number
 from fieldcraft.flows.report.history import event_text
 from fieldcraft.flows.report.markup import Content, Markup, chart, element, fold, joined, note, pairs, section, table
 from fieldcraft.flows.report.material import Material, Model
-from fieldcraft.flows.report.sections import beside_values, foreseen_heads, when
+from fieldcraft.flows.report.sections import beside_values, foreseen_cell, foreseen_heads, headed, when
 from fieldcraft.flows.report.thinning import ROWS, newest
 from fieldcraft.flows.settings import MLFLOW_PORT, Settings
 from fieldcraft.flows.text import counted
-from fieldcraft.flows.views.data import design_text, outputs_text
+from fieldcraft.flows.views.data import budget_unit, design_text, outputs_text
 from fieldcraft.flows.views.text import judged
 from fieldcraft.models.numerics.scores import scores_of
 from fieldcraft.storage.records import Approval, Event, Result, Trial, TrialState
@@ -54,13 +54,14 @@ def _waiting(material: Material) -> Markup:
             trial.state.lower(),
             str(trial.priority),
             _what_runs(material, trial),
-            *(number(each and each[0], 5) for each in _predicted(material, trial)),
+            *(foreseen_cell(each) for each in _predicted(material, trial)),
             number(trial.cost, 4),
             when(trial.updated),
         ]
         for trial in first
     ]
-    head = ["trial", "state", "priority", "design", *foreseen_heads(material), "expected cost", "since"]
+    cost = headed("expected cost", budget_unit(material.campaign))
+    head = ["trial", "state", "priority", "design", *foreseen_heads(material), cost, "since"]
     text = f"The first {len(first)} of {len(waiting)}; 'fieldcraft queue {material.campaign.name}' lists them all."
     return joined(
         [note(text) if len(first) < len(waiting) else None, table(head, rows, numbers=(2, *range(4, len(head) - 1)))]

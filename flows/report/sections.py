@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -31,7 +31,15 @@ from fieldcraft.flows.report.panels import (
 )
 from fieldcraft.flows.report.thinning import trials_shown
 from fieldcraft.flows.text import clock, counted
-from fieldcraft.flows.views.data import design_text, outputs_text, quantity, quantity_pm, setting, spending_data
+from fieldcraft.flows.views.data import (
+    budget_unit,
+    design_text,
+    outputs_text,
+    quantity,
+    quantity_pm,
+    setting,
+    spending_data,
+)
 from fieldcraft.storage.records import Result, Trial, TrialState
 
 _ROUNDING = 1e-10  # of the second derivatives: what a residual may be and still be rounding
@@ -203,13 +211,13 @@ def trials_table(material: Material) -> Markup | None:
     verdicts = ["violation", "feasible"] if material.feasibility else []
     units = {output["name"]: output["unit"] for output in material.campaign.environment["outputs"]}
     names = list(material.units)
-    head = ["trial", "state", "from", *(_head(name, material.units[name]) for name in names)]
+    head = ["trial", "state", "from", *(headed(name, material.units[name]) for name in names)]
     head += [
-        *(_head(name, units[name]) for name in outputs),
+        *(headed(name, units[name]) for name in outputs),
         *verdicts,
         *foreseen_heads(material),
         "time (s)",
-        "spent",
+        headed("spent", budget_unit(material.campaign)),
         "remark",
     ]
     first, last = 3, len(head) - 1
@@ -223,29 +231,30 @@ def trials_table(material: Material) -> Markup | None:
 def foreseen_heads(material: Material) -> list[str]:
     """Heads of the columns of predictions, one for each objective."""
     goals = material.objective.goals
-    return [f"foreseen {goal.output}" for goal in goals] if goals else ["foreseen"]
+    units = {output["name"]: output["unit"] for output in material.campaign.environment["outputs"]}
+    if not goals:
+        return [headed("foreseen", material.output[1])]
+    return [headed(f"foreseen {goal.output}", units[goal.output]) for goal in goals]
 
 
-def _head(name: str, unit: str) -> str:
+def headed(name: str, unit: str) -> str:
+    """Head of a column with its unit, ``spent (EUR)``; without a unit, the name."""
     return f"{name} ({unit})" if unit else name
 
 
 def _trial_row(material: Material, trial: Trial, names: Sequence[str], outputs: Sequence[str]) -> list[Content]:
     own = trial.revision == 1 and trial.ran is None  # else the prediction was for another design
-    foreseen = [_foreseen(each if own else None) for each in predicted_moments(material.objective, trial.origin)]
-    told = existing(material.campaign, trial.design)
-    design = [setting(material.campaign, name, told[name], unit=False) if name in told else "" for name in names]
+    foreseen = [foreseen_cell(each if own else None) for each in predicted_moments(material.objective, trial.origin)]
+    design = design_cells(material, trial.design, names)
     values = [number((trial.outputs or {}).get(name)) for name in outputs]
     verdict = _verdict(material, trial) if material.feasibility else []
     cells = [trial.id, trial.state.lower(), f"{trial.origin.kind} {trial.iteration}", *design, *values, *verdict]
     return [*cells, *foreseen, f"{trial.seconds:.1f}", number(trial.spent, 4), _remark(material, trial)]
 
 
-def _foreseen(moments: tuple[float, float] | None) -> str:
-    if moments is None:
-        return ""
-    mean, sd = moments
-    return f"{number(mean, 5)} ± {number(sd, 2)}" if sd else number(mean, 5)
+def foreseen_cell(moments: tuple[float, float] | None) -> str:
+    """A prediction with its standard deviation, ``39.1 ± 1``; empty for None."""
+    return "" if moments is None else quantity_pm(*moments, "").replace(" +- ", " ± ")
 
 
 def _verdict(material: Material, trial: Trial) -> list[str]:
@@ -254,6 +263,12 @@ def _verdict(material: Material, trial: Trial) -> list[str]:
         return ["", "yes"]
     found = trial_feasibility(material.objective, trial)
     return ["", ""] if found is None else [number(found["violation"]), "yes" if found["feasible"] else "no"]
+
+
+def design_cells(material: Material, design: Mapping[str, float | int | str], names: Sequence[str]) -> list[str]:
+    """Values of the variables without units, in the order of the names; empty for one that does not exist."""
+    told = existing(material.campaign, design)
+    return [setting(material.campaign, name, told[name], unit=False) if name in told else "" for name in names]
 
 
 def _remark(material: Material, trial: Trial) -> str:

@@ -47,6 +47,12 @@ def said_to_be_run(
     }
 
 
+def known_to_be_run(results: Sequence[Result], attempt: int) -> Design | None:
+    """The whole design as run, as the results of an attempt tell it; None where none told of another than was asked."""
+    told = [r.ran for r in results if r.attempt == attempt and r.verdict in ("partial", "accepted")]
+    return told[-1] if told else None
+
+
 def run_design(
     campaign: Campaign, trial: Trial, sent: Design, results: Sequence[Result], attempt: int, said: Design
 ) -> dict[str, float | int | str] | None:
@@ -58,8 +64,7 @@ def run_design(
     Raises:
         InputError: a variable exists in the design as run, did not in the one that was sent, and has no value.
     """
-    told = [r.ran for r in results if r.attempt == attempt and r.verdict in ("partial", "accepted")]
-    design = {**sent, **((told and told[-1]) or {})}
+    design = {**sent, **(known_to_be_run(results, attempt) or {})}
     folds = campaign.problem.space.folds
     known = {*folds.existing(design), *said}
     for variable in campaign.problem.space.variables:

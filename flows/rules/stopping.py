@@ -63,7 +63,14 @@ def _target(site: Site, trials: Sequence[TrialSummary]) -> str | None:
     sign = 1 if site.campaign.objective.maximize else -1
     if target is None or best is None or sign * (best - target) < 0:
         return None
-    return f"target: a result of {best:g} reached {target:g}"
+    return f"target: a result of {_told(site, best)} reached {_told(site, target)}"
+
+
+def _told(site: Site, value: float, figures: int = 6) -> str:
+    """A value of the objective to so many significant figures, with its unit."""
+    output = site.campaign.objective.output
+    unit = next(each.unit for each in site.campaign.problem.outputs if each.name == output)
+    return f"{value:.{figures}g} {unit}".rstrip()
 
 
 def _no_improvement(site: Site, trials: Sequence[TrialSummary], settled: Sequence[TrialSummary]) -> str | None:
@@ -87,9 +94,10 @@ def _no_improvement(site: Site, trials: Sequence[TrialSummary], settled: Sequenc
             best, since = outputs[objective.output], 0
         elif best is not None:
             since += 1
-    if since < allowed:
+    if best is None or since < allowed:
         return None
-    return f"no improvement: {since} completed trials in a row were no better than the best result of {best:g}"
+    told = _told(site, best)
+    return f"no improvement: {since} completed trials in a row were no better than the best result of {told}"
 
 
 def _no_more_hypervolume(
@@ -150,7 +158,7 @@ def _certified_gap(site: Site, trials: Sequence[TrialSummary]) -> str | None:
         return None
     return (
         f"certified gap: in iteration {latest} no design can be expected to improve on the best believed value by more "
-        f"than {gain:.3g}"
+        f"than {_told(site, gain, 3)}"
     )
 
 
@@ -169,9 +177,10 @@ def _certified_regret(site: Site, trials: Sequence[TrialSummary]) -> str | None:
         return None
     if not saw_all(model, trials, site.ledger.result_summaries(site.name)):
         return None
+    lower, best, regret = _told(site, bound.lower), _told(site, bound.best), _told(site, bound.regret, 3)
     return (
-        f"certified regret: in iteration {latest} no design has less than {bound.lower:.6g} by the equations, and the "
-        f"best result {bound.best:.6g} is at most {bound.regret:.3g} above that"
+        f"certified regret: in iteration {latest} no design has less than {lower} by the equations, and the best "
+        f"result {best} is at most {regret} above that"
     )
 
 

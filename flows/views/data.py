@@ -28,6 +28,7 @@ from fieldcraft.flows.text import FIGURES, clock, counted, level_text, one_line
 from fieldcraft.flows.views.all_failed import fruitless, mending
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import (
+    SETTLED,
     CampaignRecord,
     Event,
     Origin,
@@ -80,7 +81,7 @@ def setting(campaign: CampaignRecord, name: str, value: float | int | str, *, un
 
 
 def predicted_text(found: Mapping[str, Any], *, named: bool = True) -> str:
-    """The data of ``predicted_data``: ``strength 39.1 MPa +- 1 MPa, price 3 EUR +- 0.2 EUR, feasible with ...``.
+    """The data of ``predicted_data``: ``strength 39.1 +- 1 MPa, price 3 +- 0.2 EUR, feasible with probability ...``.
 
     Args:
         found: The prediction.
@@ -89,8 +90,8 @@ def predicted_text(found: Mapping[str, Any], *, named: bool = True) -> str:
     several = "others" in found
     said = []
     for each in (found, *found.get("others", ())):
-        mean, sd = (quantity(each[key], each["unit"]) for key in ("mean", "sd"))
-        said.append(f"{each['output']} {mean} +- {sd}" if named or several else f"{mean} +- {sd}")
+        value = quantity_pm(each["mean"], each["sd"], each["unit"])
+        said.append(f"{each['output']} {value}" if named or several else value)
     if found.get("feasible") is not None:
         said.append(f"feasible with probability {found['feasible']:.2g}")
     return ", ".join(said)
@@ -175,6 +176,12 @@ def status_data(ledger: Ledger, campaign: CampaignRecord) -> dict[str, Any]:
         "fruitless": (why := fruitless(ledger, name, trials)),
         "mending": why and mending(name, trials, campaign.finished),
     }
+
+
+def settled(trials: Sequence[Trial | TrialSummary]) -> int:
+    """Number of trials of the budget that have ended; a rejected, an imported or a coarser one takes none of it."""
+    ended = SETTLED - {TrialState.REJECTED}
+    return sum(trial.state in ended and not trial.imported and trial.level is None for trial in trials)
 
 
 def spending_data(campaign: CampaignRecord, spending: Spending) -> dict[str, dict[str, Any]]:

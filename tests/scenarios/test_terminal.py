@@ -91,19 +91,24 @@ echo "${{COMPREPLY[@]}}"
 
 @dataclass
 class Known:
-    """A ledger of a campaign of twenty trials, of which so many are settled."""
+    """A ledger of a campaign of twenty trials, of which so many are settled, and of some that were rejected."""
 
     settled: int = 0
+    rejected: int = 0
 
     def campaign(self, name):
         return SimpleNamespace(spec={"budget": {"trials": 20}, "sense": "minimize"}, environment=ENVIRONMENT)
 
     def summaries(self, name):
         outputs = [{"value": 5.0 - number} for number in range(self.settled)]
-        same = {"state": TrialState.COMPLETED, "imported": False, "level": None, "counts": True}
+        same = {"imported": False, "level": None}
+        refused = {"state": TrialState.REJECTED, "counts": False, "outputs": None, "id": "seen-0020"}
         return [
-            SimpleNamespace(**same, outputs=each, id=f"seen-{number:04d}")
-            for number, each in enumerate(outputs, start=1)
+            *(
+                SimpleNamespace(**same, state=TrialState.COMPLETED, counts=True, outputs=each, id=f"seen-{number:04d}")
+                for number, each in enumerate(outputs, start=1)
+            ),
+            *(SimpleNamespace(**same, **refused) for _ in range(self.rejected)),
         ]
 
 
@@ -116,7 +121,7 @@ def test_the_live_line_counts_names_the_best_and_estimates_the_time_that_is_left
     for trial in (first, second):
         line("started", {"trial": trial})
     assert line.text().plain == "trial 0 of 20  2 experiments out"
-    known.settled, now[0] = 4, 40.0
+    known.settled, known.rejected, now[0] = 4, 3, 40.0
     line("completed", {"trial": first})
     assert line.text().plain == "trial 4 of 20  best value 2 K  1 experiment out  about 3 min left"  # 10 s a trial
     line("failed", {"trial": second})

@@ -16,10 +16,12 @@ from fieldcraft.flows.desk.pages.overview import glance
 from fieldcraft.flows.desk.parts.trials_table import Wanted, table_of
 from fieldcraft.flows.desk.rendering import page
 from fieldcraft.flows.notices.deliver import channels
+from fieldcraft.flows.results.as_run import known_to_be_run
 from fieldcraft.flows.views.data import trace_data
 from fieldcraft.flows.views.text import status_lines, trace_text, trial_facts
 from fieldcraft.storage.fields import fields_at
-from fieldcraft.storage.records import TrialState
+from fieldcraft.storage.ledger import Ledger
+from fieldcraft.storage.records import Event, TrialState
 
 router = APIRouter()
 _MEASURED = frozenset({TrialState.RUNNING, TrialState.HELD, TrialState.COMPLETED})  # whose results people enter
@@ -47,9 +49,17 @@ def campaign(request: Request, visit: Visitor, name: str, wanted: Annotated[Want
         "lines": lines.splitlines(),
         "fielded": [t.id for t in standing.trials if t.field is not None and t.state is TrialState.COMPLETED][-200:],
         "table": standing.once(wanted, lambda: table_of(standing.campaign, standing.trials, wanted, known)),
-        "history": ledger.history(name, after=max(0, standing.event - 200))[-_EVENTS:][::-1],
+        "history": _latest(ledger, name, standing.event),
     }
     return page(request, "campaign.html", visit, values)
+
+
+def _latest(ledger: Ledger, name: str, last: int) -> list[Event]:
+    """The last events of a campaign, the newest first; between them may lie any number of those of others."""
+    reach = 200
+    while len(found := ledger.history(name, after=max(0, last - reach))) < _EVENTS and reach < last:
+        reach *= 8
+    return list(found[-_EVENTS:][::-1])
 
 
 @router.get("/campaign/{name}/trial/{trial_id}")
@@ -68,6 +78,7 @@ def trial(request: Request, visit: Visitor, name: str, trial_id: str) -> Respons
         fields.place(one.field) if one.field else None,
         fields.place(model.reference) if model and model.reference else None,
     )
+    results = ledger.results(one.id)
     picked, predicted = ledger.picked(name), predicted_data(record, one.origin)
     values = {
         "campaign": record,
@@ -75,7 +86,8 @@ def trial(request: Request, visit: Visitor, name: str, trial_id: str) -> Respons
         "predicted": {each["output"]: each for each in (predicted, *predicted.get("others", ()))} if predicted else {},
         "facts": [fact for fact in trial_facts(ledger, record, one) if fact[0] not in _ABOVE],
         "approvals": ledger.approvals(one.id),
-        "results": ledger.results(one.id),
+        "results": results,
+        "ran": {**one.design, **(one.ran or known_to_be_run(results, one.attempt) or {})},
         "history": ledger.history(name, one.id),
         "lineage": trace_text(lineage),
         "incomplete": next(iter(incomplete_data(ledger, record, [one])), None),

@@ -20,6 +20,7 @@ from fieldcraft.flows.desk.rendering import page
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.files.tables import Measurement, number
 from fieldcraft.flows.jobs.keys import attempt_keys
+from fieldcraft.flows.results.as_run import known_to_be_run
 from fieldcraft.flows.results.correct import correct, corrected_text, retract
 from fieldcraft.flows.results.entered import entered
 from fieldcraft.flows.results.inbox import RESULTS, record_file
@@ -29,6 +30,7 @@ from fieldcraft.flows.spec.campaign_file import stored
 from fieldcraft.flows.text import one_line, quoted
 from fieldcraft.flows.views.pending import queue_data
 from fieldcraft.flows.wiring.context import Site
+from fieldcraft.storage.ledger.standing import known_sds
 from fieldcraft.storage.records import Trial, TrialState
 
 router = APIRouter()
@@ -114,6 +116,8 @@ def result(request: Request, visit: Visitor, name: str, word: str) -> Response:
         "known": [(output, known[output["name"]]) for output in measured if output["name"] in known],
         "missing": [output for output in measured if output["name"] not in known],
         "whole": trial.state is TrialState.COMPLETED,
+        "ran": {**trial.design, **(known_to_be_run(results, attempt) or {})},
+        "sds": known_sds(results, attempt) if trial.outputs else {},
         "uploads": f"{UPLOADS}/{name}",
     }
     return page(request, "result.html", visit, values)

@@ -28,7 +28,9 @@ def compared(request: Request, visit: Visitor, a: str = "", b: str = "") -> Resp
     """Two campaigns side by side."""
     board: Board = request.app.state.board
     ledger = board.ledger
-    values: dict[str, Any] = {"names": [one.name for one in ledger.campaigns()], "a": a, "b": b, "data": None}
+    names = [one.name for one in ledger.campaigns()]
+    other = next((name for name in names if name != (a or names[0])), "")  # a browser chooses the first by itself
+    values: dict[str, Any] = {"names": names, "a": a, "b": b or other, "data": None}
     if a and b:
         data = compare(board.settings, ledger, (a, b))
         values |= {"data": data, "rows": figures(data["campaigns"]), "steps": milestones(data["progress"])}

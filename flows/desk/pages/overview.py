@@ -14,8 +14,7 @@ from fieldcraft.flows.desk.entering import Visitor, found
 from fieldcraft.flows.desk.rendering import page, pm
 from fieldcraft.flows.errors import FieldcraftError
 from fieldcraft.flows.text import counted
-from fieldcraft.flows.views.data import outputs_text, quantity
-from fieldcraft.storage.records import SETTLED
+from fieldcraft.flows.views.data import outputs_text, quantity, settled
 
 router = APIRouter()
 
@@ -31,16 +30,15 @@ def overview(request: Request, visit: Visitor) -> Response:
 def glance(standing: Standing) -> dict[str, Any]:
     """A campaign in brief: its state, the best so far, what is spent, and what waits for whom."""
     campaign, status = standing.campaign, standing.status
-    settled = sum(t.state in SETTLED and not t.imported and t.level is None for t in standing.trials)
     kind, state = _state(status)
     return {
         "name": campaign.name,
         "kind": kind,
         "state": state,
-        "settled": settled,
+        "settled": settled(standing.trials),
         "budget": int(status["budget"]),
         "best": _best(standing),
-        "spent": _spent(status["spending"]),
+        "spent": spent_text(status["spending"]),
         "waits": _waits(status["waiting"]),
         "created": campaign.created,
     }
@@ -60,29 +58,31 @@ def _state(status: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _best(standing: Standing) -> tuple[str, str] | None:
-    """The best so far, and its trial; None while there is none."""
+    """The best so far, and its trial; the closest while no result is feasible, and None while there is no result."""
     status, campaign = standing.status, standing.campaign
     objective = campaign.environment["outputs"][0]
     model, measured = status["best_by_model"], status["best"]
     if status["picked"]:
         return f"{status['picked']['trial']} picked", status["picked"]["trial"]
-    if status["front"]:
+    if status["front"] and status["front"]["trials"]:
         return counted(len(status["front"]["trials"]), "design") + " on the front", ""
     if model and model["feasible"]:
         return f"{objective['name']} {pm(model['mean'], model['sd'], objective['unit'])}", model["trial"]
     if measured:
         return outputs_text(campaign, {objective["name"]: measured["outputs"][objective["name"]]}), measured["trial"]
-    return None
+    closest = (status["feasibility"] or {}).get("least_violation")
+    return ("none is feasible yet, the closest is", closest["trial"]) if closest else None
 
 
-def _spent(spending: Mapping[str, Any]) -> str:
+def spent_text(spending: Mapping[str, Any]) -> str:
     """Cost spent, and its limit; the experiments sent where the budget has no cost."""
     cost, trials = spending["cost"], spending["trials"]
     if cost["limit"] is None and not cost["unit"]:
         return f"{trials['spent']} of {trials['limit']} experiments sent"
     of = "" if cost["limit"] is None else f" of {quantity(float(cost['limit']), '')}"
+    unit = f" {cost['unit']}" if cost["unit"] else ""
     reserved = f", {quantity(float(cost['reserved']), '')} reserved" if cost["reserved"] else ""
-    return f"{quantity(float(cost['spent']), '')}{of} {cost['unit']}{reserved}"
+    return f"{quantity(float(cost['spent']), '')}{of}{unit}{reserved}"
 
 
 def _waits(waiting: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -14,7 +14,7 @@ from fieldcraft.flows.spec.campaign_file import CampaignSpec, stored
 from fieldcraft.flows.text import clock, counted
 from fieldcraft.flows.views.data import outputs_text, quantity, ranked, setting
 from fieldcraft.physics.space import Categorical, Continuous, Integer, SearchSpace, Variable
-from fieldcraft.storage.records import CampaignRecord, Level, Trial, TrialSummary
+from fieldcraft.storage.records import CampaignRecord, Level, Trial, TrialState, TrialSummary
 
 _SEEN = 100  # earlier trials that a strip shows, the latest
 _NEAREST = 3
@@ -212,13 +212,16 @@ def reasons(trial: Trial) -> list[str]:
 
 
 def _left(standing: Standing, spec: CampaignSpec, trial: Trial) -> str:
-    """Budget that is left once a trial is run."""
+    """Budget that is left once a trial is run, and what is approved and not sent yet."""
     spending = standing.status["spending"]
     trials, money = spending["trials"], spending["cost"]
-    left = max(0, int(trials["limit"]) - int(trials["spent"]) - int(trial.level is None))
+    runs: list[Trial | TrialSummary] = [trial, *(each for each in standing.trials if each.state is TrialState.APPROVED)]
+    left = max(0, int(trials["limit"]) - int(trials["spent"]) - sum(each.level is None for each in runs))
     text = f"{left} of {trials['limit']} trials"
     if money["limit"] is not None:
-        rest = float(money["limit"]) - float(money["spent"]) - float(money["reserved"]) - trial.cost
+        rest = (
+            float(money["limit"]) - float(money["spent"]) - float(money["reserved"]) - sum(each.cost for each in runs)
+        )
         text += f" and {quantity(rest, '')} of {quantity(float(money['limit']), spec.budget.unit)}"
     return text
 

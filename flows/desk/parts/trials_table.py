@@ -9,7 +9,7 @@ from fieldcraft.flows.analysis.existing import existing
 from fieldcraft.flows.analysis.levels import level_name, levels_of
 from fieldcraft.flows.text import FIGURES
 from fieldcraft.flows.views.data import quantity
-from fieldcraft.storage.records import CampaignRecord, TrialState, TrialSummary
+from fieldcraft.storage.records import SETTLED, CampaignRecord, TrialState, TrialSummary
 
 ROWS = 100
 
@@ -41,7 +41,7 @@ class Wanted:
         sort: Key of the column to sort by.
         down: True for the greatest first.
         state: State of the trials; empty for all.
-        text: Text that the trial's id or its design holds; empty for all.
+        text: Text that the trial's id, its design or a result holds, as the table shows them; empty for all.
         page: Number of the page, from 1.
     """
 
@@ -63,7 +63,7 @@ Known = Mapping[str, Mapping[str, float]]
 
 
 def columns_of(campaign: CampaignRecord, trials: Sequence[TrialSummary], known: Known) -> list[Column]:
-    """Columns of the trials: what they are, each variable, each output, and what they cost."""
+    """Columns of the trials: what they are, each variable, each output, and what they cost or are expected to."""
     units, names = campaign.environment["units"], list(trials[0].design) if trials else []
     outputs, figures = campaign.environment["outputs"], campaign.environment.get("figures", {})
     return [
@@ -88,7 +88,7 @@ def columns_of(campaign: CampaignRecord, trials: Sequence[TrialSummary], known: 
         Column(
             "cost",
             _titled("cost", str(campaign.spec["budget"].get("unit", ""))),
-            lambda trial: trial.spent or trial.cost,
+            lambda trial: trial.spent if trial.state in SETTLED else trial.spent + trial.cost,
         ),
     ]
 
@@ -116,7 +116,7 @@ def _numeric(trials: Sequence[TrialSummary], name: str) -> bool:
 def table_of(campaign: CampaignRecord, trials: Sequence[TrialSummary], wanted: Wanted, known: Known) -> dict[str, Any]:
     """One page of the table, for its template."""
     columns = columns_of(campaign, trials, known)
-    found = _sorted(columns, _kept(trials, wanted), wanted)
+    found = _sorted(columns, _kept(columns, trials, wanted), wanted)
     pages = max(1, -(-len(found) // ROWS))
     at = min(max(1, wanted.page), pages)
     shown = found[(at - 1) * ROWS : at * ROWS]
@@ -133,13 +133,18 @@ def table_of(campaign: CampaignRecord, trials: Sequence[TrialSummary], wanted: W
     }
 
 
-def _kept(trials: Iterable[TrialSummary], wanted: Wanted) -> list[TrialSummary]:
-    text = wanted.text.strip().lower()
+def _kept(columns: Sequence[Column], trials: Iterable[TrialSummary], wanted: Wanted) -> list[TrialSummary]:
+    text, named = wanted.text.strip().lower(), [column for column in columns if column.key[:2] in ("x.", "y.")]
     return [
         trial
         for trial in trials
         if (not wanted.state or trial.state == wanted.state)
-        and (not text or text in trial.id.lower() or any(text in str(each).lower() for each in trial.design.values()))
+        and (
+            not text
+            or text in trial.id.lower()
+            or any(text in str(each).lower() for each in trial.design.values())
+            or any(text in _cell(column, trial)["text"].lower() for column in named)
+        )
     ]
 
 

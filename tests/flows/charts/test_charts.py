@@ -10,7 +10,7 @@ from plotly.graph_objects import Figure
 from fieldcraft.flows.analysis.emulated_fields import Beside
 from fieldcraft.flows.analysis.predicted import Met
 from fieldcraft.flows.charts import compare, constraints, evidence, fields, front, model, spending
-from fieldcraft.flows.charts.chart import COLOURS, MOST, Chart, ends, whole
+from fieldcraft.flows.charts.chart import COLOURS, MOST, Chart, ends, numbers, whole
 from fieldcraft.flows.charts.page import as_json
 from fieldcraft.flows.charts.space import _short, parallel, where
 from fieldcraft.flows.charts.trace import trace
@@ -77,9 +77,11 @@ def test_a_trace_has_every_result_and_the_best_so_far_at_the_trial_that_found_it
 
 def test_results_and_designs_that_differ_in_the_eighth_figure_are_drawn_apart():
     of = [trial(n, {"x": 1e6 + 0.1 * n, "y": 0.0}, {"f": -1523.4567 - 1e-4 * n}, iteration=n) for n in range(1, 4)]
-    chart = valid(trace(campaign("f"), of, None))
+    record = campaign("f")
+    record.environment["figures"] = {"x": 8}  # as a space of so narrow a range has it
+    chart = valid(trace(record, of, None))
     assert named(chart, "proposed")["y"] == named(chart, "best so far")["y"][:3] == [-1523.4568, -1523.4569, -1523.457]
-    assert named(where(campaign("f"), of), "trials")["x"] == [1000000.1, 1000000.2, 1000000.3]
+    assert named(where(record, of), "trials")["x"] == [1000000.1, 1000000.2, 1000000.3]
     assert [row[2] for row in chart.rows] == [1000000.1, 1000000.2, 1000000.3]
 
 
@@ -250,6 +252,36 @@ def test_a_field_and_its_prediction_share_a_scale_and_the_difference_is_centred(
     flat = Beside("T", "K", {"x": np.arange(3.0)}, {"x": "m"}, emulated[:, 0], simulated[:, 1])
     (lines,) = map(valid, fields.twice(flat))
     assert [each["y"] for each in lines.data] == [[4.0, 6.0, 8.0], [0.0, 2.0, 4.0]]
+
+
+def test_values_far_from_zero_that_lie_close_together_are_drawn_apart():
+    near = [100000.17, 100000.98, 100000.25]
+    chart = valid(trace(campaign("f"), trials(*near), None))
+    assert (named(chart, "start")["y"], named(chart, "proposed")["y"]) == (near[:1], near[1:])
+    assert named(chart, "best so far")["y"] == [near[0], near[0]]
+    array = xr.DataArray([near, near], dims=("x", "y"), coords={"x": [0.0, 1.0], "y": [0, 1, 2]}, name="T")
+    (drawn,) = valid(fields.field("Field", array)).data
+    assert drawn["z"] == [[value, value] for value in near]
+    assert 100000.17 <= drawn["zmin"] < 100000.2 and 100000.9 < drawn["zmax"] <= 100000.98
+    met = [Met(each, near[0], near[1], 0.1234) for each in trials(near[0])]
+    points = named(valid(model.foreseen(campaign("f"), "f", met)), "trials")
+    assert (points["x"], points["y"]) == (near[:1], near[1:2])
+    assert "predicted 100000.98 ± 0.123" in points["hovertext"][0]
+    assert numbers([1 / 3, 2 / 3]) == [0.333333, 0.666667] and numbers([0.0, 1e-9 / 3]) == [0.0, 3.33333e-10]
+    assert numbers([1.0, 1.0 + 1e-15]) == [1.0, 1.0], "rounding is no difference"
+
+
+def test_a_setting_of_a_narrow_range_is_told_apart_under_the_pointer_and_in_the_data():
+    record = campaign("f")
+    record.environment["figures"] = {"x": 10}
+    near = [trial(n, {"x": 1550 + n / 300, "y": 1 / 3}, {"f": 100000 + n / 3}) for n in (1, 2)]
+    chart = valid(trace(record, near, None))
+    assert [row[2:5] for row in chart.rows] == [
+        [1550.003333, 0.333333, 100000.333333],
+        [1550.006667, 0.333333, 100000.666667],
+    ]
+    hover = named(chart, "proposed")["hovertext"]
+    assert "x = 1550.003333 m" in hover[0] and "y = 0.333333 m" in hover[0] and "f = 100000 K" in hover[0]
 
 
 def test_predictions_stand_against_results_with_two_standard_deviations():

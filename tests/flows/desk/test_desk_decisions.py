@@ -5,13 +5,14 @@ import re
 from typing import Any
 
 import pytest
-from desk_site import TOKENS, desk
-from waiting import Waiting
+from desk_site import TOKENS, desk, people
+from waiting import PLUGINS, Waiting, campaign
 
 from fieldcraft.flows.cli import main
 from fieldcraft.flows.identity import Person
 from fieldcraft.flows.people import decisions, interventions
 from fieldcraft.flows.rules.trial_labels import Choice
+from fieldcraft.flows.settings import settings_from
 from fieldcraft.storage.ledger import Ledger
 from fieldcraft.storage.records import Trial, TrialState
 
@@ -131,6 +132,20 @@ def test_a_card_shows_all_that_a_decision_needs(priced, browsers):
         "The approval does not expire.",
     ):
         assert said in answer.said, said
+
+
+def test_a_card_counts_what_is_approved_and_not_sent_yet_to_what_the_budget_leaves(tmp_path, browsers, monkeypatch):
+    monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(PLUGINS))
+    made = campaign(tmp_path / "home", "human", budget={"trials": 7, "cost": 20, "unit": "EUR"})
+    made.make_pass()
+    monkeypatch.setenv("FIELDCRAFT_PEOPLE", str(people(tmp_path / "people.yaml")))
+    first, second, third = made.trials()
+    browser, rest = browsers(settings_from(home=made.settings.home), "ana"), 20 - third.cost
+    assert f"{third.cost:g} EUR leaves 6 of 7 trials and {rest:g} of 20 EUR" in browser.get("/queue/priced").said
+    for number, trial in enumerate((first, second), start=1):
+        assert browser.post("/queue/priced/decide", {"choice": card(trial), "verb": "approve"}).status == 303
+        left = f"{third.cost:g} EUR leaves {6 - number} of 7 trials and {(rest := rest - trial.cost):g} of 20 EUR"
+        assert left in browser.get("/queue/priced").said
 
 
 def test_a_card_of_an_edited_design_gives_the_persons_reason_and_not_the_models(priced, browsers):

@@ -136,6 +136,21 @@ def test_a_completed_trial_of_a_laboratory_leads_to_its_correction(oven, browser
     assert form not in vera.get(path).text
 
 
+@pytest.mark.parametrize("values", [{"y.strength": "50.5", "sd.strength": "0.5"}, {**WHOLE, "sd.strength": "0.5"}])
+def test_the_form_for_more_of_a_result_shows_what_was_run_and_how_sure_it_is(oven, browsers, values):
+    site = oven("desk")
+    ana, form = browsers(site.settings, "ana"), "/laboratory/oven/result/oven-0001"
+    asked = ana.get(form)
+    assert "run as" not in asked.said and 'placeholder="0.5"' not in asked.text
+    order = {"trial": "oven-0001", **values, "x.T": "1001.5"}
+    assert ana.post(f"{UPLOAD}/record", order, files={}).status == 303
+    shown = ana.get(form)
+    assert "run as 1001.5 K" in shown.said and shown.said.count("run as") == 1
+    assert re.search(r'name="x.T" placeholder="1001.5"', shown.text)
+    assert re.search(r'name="sd.strength"[^>]* placeholder="0.5"', shown.text)
+    assert "run as 1001.5 K" in ana.get("/campaign/oven/trial/oven-0001").said
+
+
 def test_who_withdraws_a_part_does_not_retract_what_somebody_recorded_meanwhile(oven, browsers):
     site = oven("desk")
     ana = browsers(site.settings, "ana")

@@ -12,17 +12,21 @@ import plotly.graph_objects as go
 import pytest
 from desk_site import COOKIE, HOST, PORT, desk
 from test_desk_decisions import card
-from waiting import SPEC
+from waiting import SPEC, Waiting
 
 from fieldcraft.flows.desk.board import AWAY, MOST_OF_ONE, Board, Poller
 from fieldcraft.flows.desk.pages import looking
+from fieldcraft.flows.desk.pages.overview import spent_text
 from fieldcraft.flows.desk.parts.cards import nearest
 from fieldcraft.flows.desk.parts.trials_table import ROWS, Wanted, table_of
 from fieldcraft.flows.desk.rendering import pm
 from fieldcraft.flows.errors import InputError
 from fieldcraft.flows.recovery.doctor import examine
+from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
-from fieldcraft.storage.records import TrialState, TrialSummary
+from fieldcraft.flows.wiring.build import wire
+from fieldcraft.flows.wiring.create import created
+from fieldcraft.storage.records import Origin, Proposal, TrialState, TrialSummary
 
 STUDIES = Path(__file__).resolve().parents[3] / "studies" / "results"
 
@@ -32,6 +36,42 @@ def test_campaigns_at_a_glance(priced, oven, browsers):
     assert "priced waits for a decision no result yet 0 of 7 trials Spent: 0 EUR 3 to decide" in said
     said = browsers(oven("lab").settings, "vera").get("/").said
     assert "oven with the laboratory" in said and "3 with the laboratory" in said
+
+
+def test_a_rejected_trial_is_none_of_those_settled_of_the_budget(priced, browsers):
+    browser, trials = browsers(priced.settings, "ana"), priced.trials()
+    for trial in trials:
+        browser.post("/queue/priced/decide", {"choice": card(trial), "verb": "reject", "reason": "too hot"})
+    assert "no result yet 0 of 7 trials Spent: 0 EUR" in browser.get("/").said
+    assert "trials settled 0 of 7" in browser.get("/campaign/priced").said
+
+
+def test_while_no_result_is_feasible_the_glance_names_the_closest(oven, browsers):
+    browser, none = browsers(oven("lab").settings, "ana"), "none is feasible yet, the closest is oven-0002"
+
+    def enter(trial: str, strength: str, porosity: str) -> None:
+        form = {"trial": trial, "y.strength": strength, "y.porosity": porosity}
+        assert browser.post("/laboratory/upload/oven/record", form, files={}).status == 303
+
+    enter("oven-0001", "60", "0.5")
+    enter("oven-0002", "60", "0.25")
+    assert none in browser.get("/").said and "no result yet" not in browser.get("/").said
+    assert none in browser.get("/campaign/oven").said
+    enter("oven-0003", "40", "-1")
+    assert "best so far strength 40 MPa oven-0003" in browser.get("/").said
+
+
+@pytest.mark.parametrize(
+    ("spending", "said"),
+    [
+        ({"spent": 0.0, "reserved": 2.0, "limit": 10.0, "unit": ""}, "0 of 10, 2 reserved"),
+        ({"spent": 0.0, "reserved": 2.0, "limit": 10.0, "unit": "EUR"}, "0 of 10 EUR, 2 reserved"),
+        ({"spent": 3.0, "reserved": 0.0, "limit": None, "unit": "EUR"}, "3 EUR"),
+        ({"spent": 3.0, "reserved": 0.0, "limit": None, "unit": ""}, "1 of 7 experiments sent"),
+    ],
+)
+def test_the_cost_at_a_glance_has_its_unit_where_the_budget_names_one(spending, said):
+    assert spent_text({"cost": spending, "trials": {"spent": 1, "limit": 7}}) == said
 
 
 def summary(number: int, strength: float | None) -> TrialSummary:
@@ -63,6 +103,31 @@ def test_the_table_leaves_out_a_variable_that_does_not_exist_in_a_design(priced)
     assert [cell["text"] for cell in table["rows"][0][1][2:4]] == ["", "steel"]
 
 
+def test_a_value_of_the_table_is_found_as_it_is_shown(priced):
+    campaign = priced.ledger.campaign("priced")
+    trials = [summary(n, 10.0 + n / 7)._replace(design={"t": 20.0 + n / 3, "alloy": "steel"}) for n in range(1, 9)]
+    trials[4] = trials[4]._replace(ran={"t": 99.5, "alloy": "Brass"})
+    for text, number in (("22.3333", 7), ("99.5", 5), ("brass", 5), ("10.2857", 2), ("22.333333333333332", 7)):
+        found = table_of(campaign, trials, Wanted(text=text), {})["rows"]
+        assert [trial.number for trial, _ in found] == [number], text
+    told = campaign.model_copy(update={"environment": {**campaign.environment, "only_if": {"t": {"alloy": ["steel"]}}}})
+    (cells,) = [cells for trial, cells in table_of(told, trials, Wanted(), {})["rows"] if trial.number == 5]
+    assert next(cell["text"] for cell in cells if cell["key"] == "x.t") == "", "a variable that its alloy does not have"
+    assert table_of(campaign, trials, Wanted(text="33.25"), {"priced-0009": {"strength": 33.25}})["count"] == 0
+
+
+def test_the_cost_of_a_settled_trial_is_what_was_spent_and_of_another_what_is_expected(priced):
+    campaign = priced.ledger.campaign("priced")
+    states = {TrialState.PROPOSED: (0.0, "2"), TrialState.REJECTED: (0.0, "0"), TrialState.COMPLETED: (0.0, "0"),
+              TrialState.FAILED: (3.0, "3"), TrialState.RUNNING: (3.0, "5")}  # fmt: skip
+    trials = [
+        summary(n, None)._replace(state=state, spent=spent) for n, (state, (spent, _)) in enumerate(states.items())
+    ]
+    rows = table_of(campaign, trials, Wanted(), {})["rows"]
+    told = {trial.state: next(cell["text"] for cell in cells if cell["key"] == "cost") for trial, cells in rows}
+    assert told == {state: said for state, (_, said) in states.items()}
+
+
 def test_a_value_is_rounded_to_two_digits_of_its_deviation():
     assert pm(39.0885, 1.11, "MPa") == "39.1 ± 1.1 MPa" and pm(307.532, 47.6, "") == "308 ± 48"
     assert pm(0.001234, 0.00005, "m") == "0.001234 ± 0.000050 m" and pm(3.25, 0.0, "m") == "3.25 m"
@@ -76,6 +141,45 @@ def test_a_trial_is_shown_with_its_history_and_not_under_another_campaign(priced
     assert "ana manual revision 1, 3 attempts" in said, "who approved what"
     assert browser.get("/campaign/nothing/trial/priced-0001").status == 404
     assert browser.get("/campaign/priced/trial/priced-0099").status == 404
+
+
+def second(priced: Waiting, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Begins another campaign in the same ledger; its name."""
+    monkeypatch.delenv("FIELDCRAFT_PEOPLE")
+    settings = settings_from(home=priced.settings.home)
+    wired = wire(parse(SPEC | {"name": "second"}, "test"), settings)
+    assert created(priced.ledger, wired, settings.home / "second.yaml") is None
+    return wired.name
+
+
+def test_two_campaigns_that_differ_stand_ready_to_be_compared(priced, browsers, monkeypatch):
+    browser = browsers(priced.settings, "vera")
+    assert re.findall(r"<option selected>(\w+)", browser.get("/compare").text) == [], "there is one campaign"
+    assert second(priced, monkeypatch) == "second"
+    assert re.findall(r"<option selected>(\w+)", browser.get("/compare").text) == ["second"]
+    chosen = browser.get("/compare?a=second&b=priced")
+    assert re.findall(r"<option selected>(\w+)", chosen.text) == ["second", "priced"] and "trials" in chosen.said
+
+
+def test_what_happened_last_is_told_however_much_happened_to_another_campaign_since(priced, browsers, monkeypatch):
+    browser, first = browsers(priced.settings, "ana"), priced.trials()[0]
+    begun = second(priced, monkeypatch)
+    origin = Origin(kind="initial", algorithm="sobol", iteration=0, slot=0)
+    proposal = Proposal(design=dict(first.design), origin=origin)
+    priced.ledger.propose(begun, 0, [proposal] * 250, "fieldcraft")
+    browser.post("/queue/priced/decide", {"choice": card(first), "verb": "approve", "reason": "go on"})
+    history = browser.get("/campaign/priced").text.partition("What happened last")[2]
+    told = priced.ledger.history("priced")
+    assert 4 < len(told) <= 30 and history.count("<li>") == len(told) and "wrote the campaign down" in history
+
+
+def test_a_retracted_result_is_told_in_the_tables_row(oven, browsers):
+    browser = browsers(oven("lab").settings, "ana")
+    form = {"trial": "oven-0001", "y.strength": "60", "y.porosity": "-1"}
+    assert browser.post("/laboratory/upload/oven/record", form, files={}).status == 303
+    assert "completed retracted" not in browser.get("/campaign/oven").said
+    assert browser.post("/laboratory/oven/retract", {"trial": "oven-0001", "reason": "wrong"}).status == 303
+    assert "oven-0001 completed retracted" in browser.get("/campaign/oven").said
 
 
 def test_studies_notices_and_findings_are_shown(priced, browsers):

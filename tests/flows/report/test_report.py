@@ -25,11 +25,13 @@ from fieldcraft.flows.identity import ACTOR
 from fieldcraft.flows.report.answers import decisions_of
 from fieldcraft.flows.report.belief import believed
 from fieldcraft.flows.report.markup import element, page, table
+from fieldcraft.flows.report.sections import foreseen_cell
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import read_campaign
 from fieldcraft.flows.steps.collocate import collocate
 from fieldcraft.flows.steps.train import train
 from fieldcraft.flows.views.charts import new_figure, places, progress
+from fieldcraft.flows.views.data import setting
 from fieldcraft.flows.wiring.build import rewire, wire
 from fieldcraft.flows.wiring.context import Site
 from fieldcraft.flows.wiring.create import created
@@ -466,6 +468,11 @@ def foreseen(finished: Path) -> str:
     return shown[shown.index("Surrogate beside") : shown.index("Queue and decisions")]
 
 
+def test_a_prediction_in_a_table_has_the_figures_that_its_standard_deviation_leaves():
+    assert foreseen_cell((100000.2286, 0.248207)) == "100000.23 ± 0.248"
+    assert (foreseen_cell((1.5, 0.0)), foreseen_cell(None)) == ("1.5", "")
+
+
 def test_only_designs_that_ran_as_they_were_foreseen_are_held_against_the_model(finished):
     assert "over 1 trial." in foreseen(finished)
     ledger = ledger_of(finished / "home")
@@ -501,9 +508,41 @@ def test_a_laboratorys_page_speaks_of_experiments_and_draws_no_time_that_nobody_
     assert "simulat" not in shown.text.partition("Provenance")[0]
     assert "Surrogate beside experiment" in shown.texts
     assert "3 of 5 sent" in shown.texts
+    assert {"foreseen (MPa)", "spent (EUR)"} <= set(shown.texts), "a unit at every head of numbers that have one"
     assert "Time by trial" not in shown.texts
     (when,) = {text for text in shown.texts if text.startswith("Maximise")}
     assert re.search(r"As of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC; begun", when)
+
+
+CURED = """\
+name: cured
+seed: 1
+sense: maximize
+problem:
+  kind: declared
+  variables:
+    - {name: glue, choices: [A, B]}
+    - {name: wave, low: 1550.0, high: 1550.01, unit: nm}
+    - {name: cure, low: 20, high: 90, unit: degC, only_if: {glue: [B]}}
+  results: [{name: strength, unit: MPa}]
+algorithm: {start: {n: 4}}
+approval: auto
+dispatcher: {kind: lab}
+budget: {trials: 8}
+"""
+
+
+def test_the_table_of_trials_has_settings_as_other_pages_and_none_that_does_not_exist(tmp_path, monkeypatch):
+    at = bench(tmp_path, CURED, monkeypatch)
+    at.make_pass()
+    trials, page = at.ledger.trials("cured"), written(at.settings.home, "cured")
+    assert {trial.design["glue"] for trial in trials} == {"A", "B"}
+    for trial in trials:
+        (line,) = re.findall(rf"<tr[^>]*><td>{trial.id}</td>.*?</tr>", page.partition(">Trials<")[2])
+        glue, wave, cure = re.findall(r"<td[^>]*>(.*?)</td>", line)[3:6]
+        asked = setting(at.ledger.campaign("cured"), "cure", trial.design["cure"], unit=False)
+        assert (glue, cure) == (trial.design["glue"], asked if glue == "B" else "")
+        assert len(wave) == len("1550.123456") and float(wave) == pytest.approx(trial.design["wave"], abs=1e-6)
 
 
 def test_a_campaign_without_a_trial_has_a_page(tmp_path):

@@ -23,14 +23,14 @@ def _plugins(tmp_path, monkeypatch):
 def test_a_target_is_reached_by_a_reading_that_meets_the_constraints(tmp_path):
     at = rig(tmp_path, budget={"trials": 9}, stop={"target": 5.0})
     at.tell("answer 4", "answer 6 0.5", "answer 5")
-    assert at.finish() == "target: a result of 5 reached 5"
+    assert at.finish() == "target: a result of 5 K reached 5 K"
     assert len(at.trials()) == 3
 
 
 def test_no_improvement_counts_completed_trials_since_the_best_feasible_reading(tmp_path):
     at = rig(tmp_path, budget={"trials": 9}, stop={"no_improvement": 3})
     at.tell("answer 1 1", "answer 4", "answer 3", "raise", "answer 5", "answer 5", "answer 9 1", "answer 4")
-    assert at.finish() == "no improvement: 3 completed trials in a row were no better than the best result of 5"
+    assert at.finish() == "no improvement: 3 completed trials in a row were no better than the best result of 5 K"
     assert len(at.trials()) == 8
 
 
@@ -38,7 +38,7 @@ def test_what_was_imported_is_the_best_reading_to_improve_on(tmp_path):
     at = rig(tmp_path, budget={"trials": 9}, stop={"no_improvement": 2})
     at.ledger.adopt("b", [Known(design={"x": 0.5}, outputs={"value": 7.0, "excess": -1.0})], "0" * 64, "import", "ana")
     at.tell("answer 6", "answer 7")
-    assert at.finish() == "no improvement: 2 completed trials in a row were no better than the best result of 7"
+    assert at.finish() == "no improvement: 2 completed trials in a row were no better than the best result of 7 K"
 
 
 def test_a_failure_rate_ends_a_campaign_whose_last_trials_fail(tmp_path):
@@ -123,7 +123,7 @@ def test_while_a_stop_rule_holds_nothing_more_is_sent_and_what_was_not_is_reject
     at = rig(tmp_path, budget={"trials": 9}, algorithm={"start": {"n": 4}}, stop={"target": 5.0})
     at.tell("answer 6")
     reason = at.finish()
-    assert reason == "target: a result of 6 reached 5"
+    assert reason == "target: a result of 6 K reached 5 K"
     assert [state for state, _ in at.trials()] == ["COMPLETED", "REJECTED", "REJECTED", "REJECTED"]
     assert at.ledger.history("b", "b-0004")[-1].reason == reason
     assert len(at.started()) == 1
@@ -141,7 +141,7 @@ def test_a_stop_rule_waits_for_a_trial_that_is_held(tmp_path):
     assert at.steps(lambda decision: decision.wait == "person") == Decision(wait="person")
     assert [state for state, _ in at.trials()] == ["HELD", "COMPLETED", "APPROVED"]
     assert main(["abandon", "b-0001", "--reason", "nobody can tell"]) == 0
-    assert at.finish() == "target: a result of 6 reached 5"
+    assert at.finish() == "target: a result of 6 K reached 5 K"
 
 
 def test_trials_that_are_out_finish_before_a_stop_rule_ends_the_campaign(tmp_path):
@@ -156,7 +156,7 @@ def test_trials_that_are_out_finish_before_a_stop_rule_ends_the_campaign(tmp_pat
     at.steps(lambda _: sorted(state for state, _ in at.trials()) == ["COMPLETED", "RUNNING"])
     assert at.step().decision == Decision(wait="simulations")
     at.let_go()
-    assert at.finish() == "target: a result of 6 reached 5"
+    assert at.finish() == "target: a result of 6 K reached 5 K"
     assert [state for state, _ in at.trials()] == ["COMPLETED", "COMPLETED"]
 
 
@@ -165,9 +165,9 @@ def test_a_stop_rule_rejects_proposals_that_wait_for_a_person_and_does_not_wait_
     at.tell("answer 6")
     assert at.steps(lambda decision: decision.wait) == Decision(wait="person")
     assert main(["approve", "b-0001"]) == 0
-    assert at.finish() == "target: a result of 6 reached 5"
+    assert at.finish() == "target: a result of 6 K reached 5 K"
     assert [state for state, _ in at.trials()] == ["COMPLETED", "REJECTED"]
-    assert at.ledger.history("b", "b-0002")[-1].reason == "target: a result of 6 reached 5"
+    assert at.ledger.history("b", "b-0002")[-1].reason == "target: a result of 6 K reached 5 K"
 
 
 def test_a_campaign_with_proposals_and_a_simulation_waits_for_the_simulation(tmp_path):

@@ -16,7 +16,15 @@ from fieldcraft.flows.analysis.best import best_trial
 from fieldcraft.flows.cli import main
 from fieldcraft.flows.spec.campaign_file import parse
 from fieldcraft.flows.text import clock
-from fieldcraft.flows.views.data import next_steps, quantity, quantity_pm, show_data, status_data, trace_data
+from fieldcraft.flows.views.data import (
+    next_steps,
+    predicted_text,
+    quantity,
+    quantity_pm,
+    show_data,
+    status_data,
+    trace_data,
+)
 from fieldcraft.flows.views.display import Display
 from fieldcraft.flows.views.pending import queue_data, queue_text
 from fieldcraft.flows.views.text import show_text, status_text, trace_text
@@ -294,11 +302,19 @@ def test_a_prediction_is_said_to_be_older_than_an_edit(tmp_path):
     ledger, _ = campaign(tmp_path)
     origin = Origin(kind="model", algorithm="a x b x c", iteration=1, slot=0, mean=2.0, sd=0.5)
     (trial,) = ledger.propose("small", 1, [Proposal(design={"x1": 1.0, "x2": 2.0}, origin=origin)], "fieldcraft")
-    assert "  foreseen 2 K +- 0.5 K by a x b x c\n" in show_text(ledger, trial)
+    assert "  foreseen 2 +- 0.5 K by a x b x c\n" in show_text(ledger, trial)
     trial = ledger.edit(trial.id, trial.expect, {"x1": 1.5, "x2": 2.0}, 1.0, "ana", "")
-    assert "  foreseen 2 K +- 0.5 K by a x b x c before the edit ('fieldcraft predict small-0001' asks" in show_text(
+    assert "  foreseen 2 +- 0.5 K by a x b x c before the edit ('fieldcraft predict small-0001' asks" in show_text(
         ledger, trial
     )
+
+
+def test_a_prediction_has_the_figures_that_its_standard_deviation_leaves():
+    first = {"output": "p", "unit": "Pa", "mean": 100000.2286, "sd": 0.248207}
+    assert predicted_text(first) == "p 100000.23 +- 0.248 Pa"
+    assert predicted_text({**first, "sd": 0.0}, named=False) == "100000 Pa"
+    both = {**first, "others": [{"output": "price", "unit": "EUR", "mean": 3.0, "sd": 0.25}], "feasible": 0.5}
+    assert predicted_text(both) == "p 100000.23 +- 0.248 Pa, price 3 +- 0.25 EUR, feasible with probability 0.5"
 
 
 def test_the_lineage_tells_revisions_and_results_harmlessly(tmp_path):

@@ -19,7 +19,7 @@ from fieldcraft.flows.products import Trained
 from fieldcraft.flows.run import Ran
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import parse
-from fieldcraft.flows.views.data import predicted_text
+from fieldcraft.flows.views.data import predicted_text, quantity_pm
 from fieldcraft.flows.views.display import Display
 from fieldcraft.flows.views.summary import summary_data, summary_text
 from fieldcraft.flows.wiring.build import wire
@@ -183,7 +183,7 @@ def test_status_and_show_tell_the_front_its_hypervolume_and_that_the_reference_i
     on = data["front"]["trials"][0]["trial"]
     assert "front    on it" in ended.run("show", on)[1] and ended.json("show", on)["dominated_by"] == []
     shown = ended.run("show", "kiln-0007")[1]
-    both = r"strength \S+ MPa \+- \S+ MPa, price \S+ EUR \+- \S+ EUR"
+    both = r"strength \S+ \+- \S+ MPa, price \S+ \+- \S+ EUR"
     every = rf"foreseen {both}, feasible with probability \S+, by trend_gp x log_nehvi"
     assert re.search(every, shown)
 
@@ -240,8 +240,8 @@ def test_every_view_of_a_proposal_tells_every_objective_with_its_unit(ended, tmp
     assert (table["predicted price"], table["sd price"], table["feasible"]) == (price.mean, price.sd, origin.feasible)
     assert ended.run("report", "kiln", "--html", tmp_path / "kiln.html")[0] == 0
     page = (tmp_path / "kiln.html").read_text()
-    assert "foreseen strength" in page and "foreseen price" in page
-    assert f"{price.mean:.5g} ± {price.sd:.2g}" in page
+    assert "foreseen strength (MPa)" in page and "foreseen price (EUR)" in page
+    assert quantity_pm(price.mean, price.sd, "").replace("+-", "±") in page
 
 
 def test_a_variable_called_feasible_keeps_its_column_beside_the_probability(ended):
@@ -295,7 +295,7 @@ def test_an_origin_of_an_earlier_version_tells_the_first_objective_alone(ended):
     assert not {"further", "feasible"} & set(before.model_dump(mode="json"))
     assert Origin.model_validate(before.model_dump(mode="json")) == before
     told = predicted_data(ended.ledger.campaign("kiln"), before)
-    assert predicted_text(told) == f"strength {before.mean:.6g} MPa +- {before.sd:.6g} MPa"
+    assert predicted_text(told) == f"strength {quantity_pm(before.mean, before.sd, 'MPa')}"
 
 
 def test_progress_says_that_the_hypervolume_is_within_an_inferred_reference(ended, capsys):

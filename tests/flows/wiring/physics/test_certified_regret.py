@@ -56,7 +56,7 @@ def test_a_campaign_ends_when_its_best_result_is_proven_good_enough(stopped):
     # On 50 cells the best design has nearly the compliance that it has without a mesh.
     assert bound.lower <= 1.001 * BEST and best <= 1.01 * 1.001 * BEST
     told = stopped.ledger.campaign("bar").finished
-    assert told.startswith("certified regret: in iteration ") and f"best result {best:.6g} is at most" in told
+    assert told.startswith("certified regret: in iteration ") and f"best result {best:.6g} J is at most" in told
 
 
 def test_every_bound_is_below_all_results_and_says_so_to_whoever_asks(stopped, tmp_path, capsys):
