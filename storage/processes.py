@@ -9,7 +9,14 @@ from pathlib import Path
 
 import psutil
 
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+"""Variables of the environment by which numerical libraries are told their number of threads."""
 _TICK_S = 0.05  # start times of one process differ by rounding only, those of two by far more
+
+
+def cores() -> int:
+    """Number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def start_time(pid: int) -> float:

@@ -2,11 +2,11 @@
 
 import argparse
 import json
-import os
 from pathlib import Path
 
 from fieldcraft.flows.commands.shared import Add, begin, show, whole
 from fieldcraft.flows.settings import Settings
+from fieldcraft.storage.processes import cores
 from fieldcraft.storage.text import without_password
 
 TITLE = "To compare algorithms"
@@ -51,7 +51,7 @@ def _compare(options: argparse.Namespace, settings: Settings) -> int:
     if options.quick:
         spec = quick(spec)
     folder = StudyFolder((options.out or settings.home / "studies" / spec.name).resolve())
-    study = Study(spec, folder, settings, options.parallel or len(os.sched_getaffinity(0)))
+    study = Study(spec, folder, settings, options.parallel or cores())
     with page.told():
         digests = study.digests()
     if options.earlier:

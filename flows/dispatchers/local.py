@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from fieldcraft.flows.jobs.dispatcher import Failed, Handle, Job, Lost, Outcome, Place, Running
 from fieldcraft.flows.jobs.job_folder import JobFolder
 from fieldcraft.flows.jobs.remote_jobs import is_heard
-from fieldcraft.storage.processes import boot, end_group, is_alive, kill_group
+from fieldcraft.storage.processes import boot, cores, end_group, is_alive, kill_group
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -23,6 +23,9 @@ _POLL_S = 0.02
 @dataclass(frozen=True)
 class Local:
     """Runs jobs as child processes of this machine.
+
+    The jobs that may run at once share the cores: each has as many threads as its share, unless the environment says
+    how many. More would wait for each other.
 
     Args:
         place: The campaign; a job over its wall time is killed with its process group.
@@ -48,7 +51,7 @@ class Local:
         """Write the request and start a process; the one that creates ``started.json`` runs the job."""
         folder = self._of(job.key)
         folder.prepare({**job.request, "key": job.key, "wall_time_s": self.wall_time_s})
-        return {"key": job.key, **folder.start()}
+        return {"key": job.key, **folder.start(max(1, cores() // self.place.parallel))}
 
     def find(self, key: str) -> Handle | None:
         """The handle of a job whose child has begun; None when none has, and submitting again is then safe."""

@@ -83,6 +83,7 @@ class Place:
         orders: Folder in which work orders and results of the campaign are exchanged.
         webhook: URL to which each work order is sent too; None for none.
         webhook_token: Bearer token for it.
+        parallel: Number of jobs that may run at once.
         settings: All settings of the operator; by default from this process's environment.
     """
 
@@ -93,6 +94,7 @@ class Place:
     orders: Path
     webhook: str | None = field(default=None, repr=False)
     webhook_token: str | None = field(default=None, repr=False)
+    parallel: int = 1
     settings: Settings = field(default_factory=settings_from, repr=False)
 
 

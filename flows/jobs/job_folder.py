@@ -29,7 +29,7 @@ from fieldcraft.flows.jobs.dispatcher import Failed, Finished, Lost
 from fieldcraft.flows.settings import without_secrets
 from fieldcraft.storage.field_store.staging import sync
 from fieldcraft.storage.fields import load_group, save_group
-from fieldcraft.storage.processes import boot, start_time
+from fieldcraft.storage.processes import THREADS, boot, start_time
 from fieldcraft.storage.records import FailureKind
 
 if TYPE_CHECKING:
@@ -76,16 +76,20 @@ class JobFolder:
             sync(folder)  # after a power cut too, a job that began must be known to have begun
         write_json(self.path / "request.json", dict(request))
 
-    def start(self) -> dict[str, Any]:
+    def start(self, threads: int | None = None) -> dict[str, Any]:
         """Start a process in a group of its own, without secrets; it exits at once if another has the job.
 
         It is forked by the server of ``flows.jobs.fork_server``, or a new interpreter where that forks none: the job
         begins once, whichever comes to it.
 
+        Args:
+            threads: Threads of the libraries that it uses, where the environment says nothing; None for their own.
+
         Returns:
             The process, as ``process_of`` has it.
         """
-        environment = without_secrets(os.environ)
+        shared = {} if threads is None else dict.fromkeys(THREADS, str(threads))
+        environment = {**shared, **without_secrets(os.environ)}
         with self.log.open("ab") as log:
             try:
                 return forks.forked(self.path, environment, log.fileno())

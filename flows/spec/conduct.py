@@ -61,7 +61,8 @@ class Dispatch(Part):
 
     Attributes:
         kind: Kind of the dispatcher.
-        parallel: Number of simulations that may run at once; work orders for people are not limited.
+        parallel: Number of simulations that may run at once; by ``local`` they share the cores. Work orders for people
+            are not limited.
         wall_time_s: Limit of one simulation in seconds, at which ``local`` kills its whole process group; ``inline``
             enforces no limit.
         attempts: Number of times that a trial may be sent, if its simulator is idempotent or its failure transient.

@@ -14,13 +14,13 @@ from typing import Any
 from fieldcraft.flows.errors import FieldcraftError
 from fieldcraft.flows.studies.plan.folder import StudyFolder
 from fieldcraft.flows.studies.plan.spec import Cell
+from fieldcraft.storage.processes import THREADS
 
 Heard = Callable[[Cell, dict[str, Any]], None]
 """Called with every message of a cell's worker."""
 
 # A study's campaigns call for nobody, and each has a ledger of its own in its home.
 _APART = ("FIELDCRAFT_NOTIFY_URL", "FIELDCRAFT_NOTIFY_COMMAND", "FIELDCRAFT_LEDGER")
-_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 class Worker:
@@ -28,7 +28,7 @@ class Worker:
 
     def __init__(self, number: int, folder: StudyFolder, lock: int, inbox: "queue.SimpleQueue[Message]") -> None:
         environment = {name: value for name, value in os.environ.items() if name not in _APART}
-        environment |= dict.fromkeys(_THREADS, "1") | {"FIELDCRAFT_MLFLOW": "off"}
+        environment |= dict.fromkeys(THREADS, "1") | {"FIELDCRAFT_MLFLOW": "off"}
         self.number, self.folder, self.log = number, folder, folder.path / f"worker-{number}.log"
         self.cell: Cell | None = None
         self.began = False

@@ -301,6 +301,7 @@ def dispatcher_of(name: str, chosen: Dispatch, settings: Settings) -> "Dispatche
         orders=(settings.lab or settings.home / "lab") / name,
         webhook=settings.lab_url,
         webhook_token=settings.webhook_token,
+        parallel=chosen.parallel,
         settings=settings,
     )
     component, common = {"kind": chosen.kind, **chosen.options}, list(Dispatch.model_fields)

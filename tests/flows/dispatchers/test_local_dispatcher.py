@@ -22,7 +22,7 @@ from fieldcraft.flows.jobs.dispatcher import Failed, Finished, Handle, Job, Lost
 from fieldcraft.flows.jobs.job_folder import JobFolder, write_json
 from fieldcraft.flows.machinery.random_streams import Use, stream
 from fieldcraft.storage.fields import FieldDamaged
-from fieldcraft.storage.processes import boot, is_alive, start_time
+from fieldcraft.storage.processes import THREADS, boot, cores, is_alive, start_time
 
 # A simulator that does as it is told: ``log`` gets one line for every run, ``gate`` lets a waiting one go on.
 ACTING = '''\
@@ -158,6 +158,19 @@ def test_a_simulation_sees_no_secret(work, local, monkeypatch):
     seen = json.loads((work.parent / "environment").read_text())
     assert "s3cret" not in seen.values() and "s3cret" not in began_with.values()
     assert {name: seen[name] for name in kept} == kept
+
+
+@pytest.mark.parametrize("parallel", [1, 2, 1000])
+def test_simulations_that_may_run_at_once_share_the_cores_unless_the_environment_says_their_threads(
+    work, monkeypatch, parallel
+):
+    for name in THREADS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NUMBA_NUM_THREADS", "3")
+    local = Local(Place("t", work, 120.0, "", work, parallel=parallel))
+    assert isinstance(ended(local, local.submit(job(work, "answer"))), Finished)
+    seen, share = json.loads((work.parent / "environment").read_text()), str(max(1, cores() // parallel))
+    assert {name: seen[name] for name in THREADS} == {**dict.fromkeys(THREADS, share), "NUMBA_NUM_THREADS": "3"}
 
 
 def test_two_keys_run_beside_each_other(work, local):
