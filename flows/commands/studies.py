@@ -6,7 +6,6 @@ from pathlib import Path
 
 from fieldcraft.flows.commands.shared import Add, begin, show, whole
 from fieldcraft.flows.settings import Settings
-from fieldcraft.storage.processes import cores
 from fieldcraft.storage.text import without_password
 
 TITLE = "To compare algorithms"
@@ -46,6 +45,7 @@ def _compare(options: argparse.Namespace, settings: Settings) -> int:
     from fieldcraft.flows.studies.plan.quick import quick
     from fieldcraft.flows.studies.plan.spec import Cell, cells_of, read_study
     from fieldcraft.flows.studies.running import Study
+    from fieldcraft.storage.processes import cores
 
     spec, page = read_study(options.file)
     if options.quick:
