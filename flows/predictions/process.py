@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fieldcraft.flows.errors import FieldcraftError, InputError
+from fieldcraft.storage.processes import THREADS
 
 if TYPE_CHECKING:
     from fieldcraft.flows.predictions.of_trial import Models
@@ -29,7 +30,6 @@ ANSWER_S = 30.0
 WAITING = 40
 """Most questions that wait for their turn."""
 _IDLE_S = 300.0
-_ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # one design is asked: others would wait for each other
 
 
 class Unavailable(FieldcraftError):
@@ -106,7 +106,8 @@ class ModelProcess:
         if self._closed:
             raise Unavailable("the desk ends.")
         if self._child is None:
-            self._child = begun({n: v for n, v in os.environ.items() if n != "FIELDCRAFT_TOKEN"} | _ONE_THREAD)
+            environment = {name: value for name, value in os.environ.items() if name != "FIELDCRAFT_TOKEN"}
+            self._child = begun(environment | dict.fromkeys(THREADS, "1"))  # one design is asked: more would wait
         child, answer, left = self._child, b"", question.encode() + b"\n"
         assert child.stdin is not None and child.stdout is not None
         os.set_blocking(child.stdin.fileno(), False)  # a process that is stuck takes no more than a pipe holds

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fieldcraft.models.emulation.field_posterior import Basis, Coefficient, FieldPosterior, followed, in_targets
 from fieldcraft.models.emulation.left_out import Doubt, leading, left_out
-from fieldcraft.models.emulation.remainder import Remainder
+from fieldcraft.models.emulation.remainder import Remainder, told_at_runs
 from fieldcraft.models.numerics.digests import stamped
 from fieldcraft.models.numerics.states import named
 from fieldcraft.models.observations import Array, Observations
@@ -122,8 +122,7 @@ def believed(
         state |= named(f"{k}.", each.state())
     missed = float(np.sqrt(np.mean((data.targets - foreseen.mean) ** 2)))
     told = doubt.shift, doubt.rest, doubt.densities, missed, state, known
-    exact = data.exact and not data.noise_variance
-    return FieldPosterior(snapshots, basis, data.scaling, *told, exact=exact)
+    return FieldPosterior(snapshots, basis, data.scaling, *told, exact=told_at_runs(data))
 
 
 def _remainder(data: Observations, snapshots: Snapshots, basis: Basis) -> Remainder | None:
@@ -133,7 +132,7 @@ def _remainder(data: Observations, snapshots: Snapshots, basis: Basis) -> Remain
     the first few fields missed, and not what is missed now: a process of that size held a search on the spill model
     back (1e-4 to 2e-2 after 30 runs, against 4e-6 to 9e-5 with the same doubt everywhere).
     """
-    if snapshots.predict is None or not data.exact or data.noise_variance:
+    if snapshots.predict is None or not told_at_runs(data):
         return None
     X = data.X.copy()
     mean, _ = in_targets(data.scaling, *followed(snapshots, basis, X, *basis.coefficients(X)))

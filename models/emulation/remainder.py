@@ -15,13 +15,18 @@ from torch import Tensor
 
 from fieldcraft.models.gaussian.covariance import CORRELATIONS, scaled_squares
 from fieldcraft.models.linear.conditioning import Factor
-from fieldcraft.models.observations import Array
+from fieldcraft.models.observations import Array, Observations
 
 # Length of the correlation, in encoded coordinates times the square root of their number. The results left out of
 # chips (24 x 16 and 12 x 8 cells) and the cantilever are likeliest at 0.1 or 0.2; 0.2 is too long for chips.
 _LENGTH = 0.1
 # Variance of rounding, as a share.
 _NUGGET = 1e-6
+
+
+def told_at_runs(data: Observations) -> bool:
+    """True if a run tells the remainder of its design: results have no noise."""
+    return data.exact and not data.noise_variance
 
 
 @dataclass(frozen=True, eq=False)

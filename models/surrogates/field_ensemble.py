@@ -12,6 +12,7 @@ from fieldcraft.models.capability import Capability
 from fieldcraft.models.emulation.field_members import FieldMembers, FieldMembersPosterior, LeftOut, shares
 from fieldcraft.models.emulation.field_modes import COEFFICIENTS, LEAST, WEIGHTS, split, varying
 from fieldcraft.models.emulation.field_posterior import densities
+from fieldcraft.models.emulation.remainder import told_at_runs
 from fieldcraft.models.emulation.slopes import differentiable
 from fieldcraft.models.networks.ensembles import MisfitLoss, metrics_of
 from fieldcraft.models.networks.least_squares import Schedule, State
@@ -146,7 +147,6 @@ class FieldEnsemble:
         known = LeftOut.of(made.values(data.X), state[_SEEN].numpy().T, data.targets, data.noise_variance or 0.0)
         missed = float(np.median(np.abs(known.errors)))
         told = {**metrics_of(state), "modes": float(len(modes)), "left_out_error": missed, "rest_sd": known.rest**0.5}
-        exact = data.exact and not data.noise_variance
         posterior = FieldMembersPosterior(
             members=lambda X: differentiable(made.values, X, stepped=snapshots.stepped).mT,
             transform=torch.eye(self.members, dtype=torch.float64),
@@ -163,7 +163,7 @@ class FieldEnsemble:
             densities=densities(known.errors, known.variance),
             of_fields=made,
             rest=known.rest,
-            believed=torch.empty(0, data.X.shape[1], dtype=torch.float64) if exact else None,
+            believed=torch.empty(0, data.X.shape[1], dtype=torch.float64) if told_at_runs(data) else None,
         )
         return posterior, None if missed < _MOST else _WORSE
 

@@ -135,6 +135,10 @@ def test_a_picture_without_a_result_says_so_and_has_no_scale():
     for axis in axes:
         assert [text.get_text() for text in axis.texts] == ["no result"]
         assert not len(axis.get_xticks()) and not len(axis.get_yticks())
+        assert axis.get_legend() is None
+    told = new_figure(7.4, 3.4).subplots()
+    progress(told, campaign("f"), trials(1.0, 2.0), None)
+    assert not told.texts and len(told.get_yticks())
 
 
 @pytest.mark.parametrize("name", ["a result with a very long name " * 6, "a_result_with_a_very_long_name_" * 6])

@@ -391,35 +391,6 @@ def test_an_axis_of_trials_has_whole_numbers(finished, count):
     assert [tick for tick in axis.get_xticks() if low <= tick <= high] == list(range(1, count + 1))
 
 
-GLUE = """
-name: glue
-seed: 1
-sense: maximize
-problem:
-  kind: declared
-  variables:
-    - {name: glue, choices: [A, B]}
-    - {name: cure, low: 20, high: 90, unit: degC, only_if: {glue: [B]}}
-    - {name: pressure, low: 1000000, high: 1000010, unit: Pa}
-  results: [{name: strength, unit: MPa}]
-algorithm: {kind: gp_ei}
-dispatcher: {kind: lab}
-budget: {trials: 20}
-"""
-
-
-def test_the_table_of_trials_leaves_out_what_does_not_exist_and_tells_designs_apart(tmp_path):
-    site = began(tmp_path, GLUE)
-    read(site, 6, lambda d: d["pressure"] - 1e6)
-    rows = [row.split("<td")[4:7] for row in written(tmp_path / "home", "glue").split("<tr")]
-    told = {tuple(re.sub(r"^[^>]*>|<.*$", "", cell) for cell in row) for row in rows if len(row) == 3}
-    trials = site.ledger.trials("glue")
-    assert {t.design["glue"] for t in trials} == {"A", "B"}
-    for trial in trials:
-        cure = f"{trial.design['cure']:.6g}" if trial.design["glue"] == "B" else ""
-        assert (trial.design["glue"], cure, f"{trial.design['pressure']:.10g}") in told, told
-
-
 def test_designs_that_are_no_places_are_drawn_in_parallel_coordinates(vessel, monkeypatch):
     monkeypatch.setenv("FIELDCRAFT_PLUGINS", str(vessel.campaign.settings.plugins[0]))
     shown = Read(written(vessel.campaign.settings.home, "vessel"))

@@ -11,7 +11,7 @@ from matplotlib.collections import PathCollection, QuadMesh
 from fieldcraft.flows.analysis.best import best_trial
 from fieldcraft.flows.settings import settings_from
 from fieldcraft.flows.spec.campaign_file import read_campaign
-from fieldcraft.flows.views.charts import new_figure, over_field, progress
+from fieldcraft.flows.views.charts import new_figure, over_field
 from fieldcraft.flows.wiring.build import wire
 from fieldcraft.flows.wiring.create import created
 from fieldcraft.storage.open_ledger import open_ledger
@@ -118,13 +118,3 @@ def test_the_legend_lies_outside_of_the_field(plate):
     axis = plate.draw()
     drawn = axis.figure.canvas.get_renderer()
     assert axis.get_legend().get_window_extent(drawn).y0 >= axis.get_window_extent(drawn).y1
-
-
-def test_a_picture_without_a_result_says_so_and_has_no_scale(plate):
-    axis = new_figure(5.6, 4.6).subplots()
-    progress(axis, plate.campaign, [], None)
-    assert [text.get_text() for text in axis.texts] == ["no result"] and not len(axis.get_yticks())
-    assert axis.get_legend() is None
-    told = new_figure(5.6, 4.6).subplots()
-    progress(told, plate.campaign, plate.trials, None)
-    assert not told.texts and len(told.get_yticks())
